@@ -114,8 +114,7 @@ def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
             if value in NEW.get(setting.name, ()):
                 continue
             if placed:
-                others = SOUND.get(name, ())[len(arguments) :]
-                yield [*words, *others, "--", value]
+                yield [*words, *SOUND.get(name, ())[len(arguments) :], "--", value]
             else:
                 yield call(name, f"{setting.flag}={value}")
         if kind in ("path", "texts") and setting.name not in NEW:

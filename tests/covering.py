@@ -81,8 +81,7 @@ def covering_of(
         few.append(max(used, key=lambda name: len(used[name] & missing)))
         missing -= used[few[-1]]
     for name in tuple(few):  # those that came first may be covered by those that had to come
-        others = covered.union(*(used[other] for other in few if other != name))
-        if used[name] <= others:
+        if used[name] <= covered.union(*(used[other] for other in few if other != name)):
             few.remove(name)
     return frozenset(few)
 

@@ -79,8 +79,7 @@ def steps(page: str) -> Iterator[Step]:
             yield from commands(block)
         elif block.language == "text" and previous and previous.language == "python":
             yield Step(previous, previous.text, block.text, block.span)
-        previous_ran = previous and previous.language == "python" and block.language != "text"
-        if previous_ran and previous:
+        if (previous and previous.language == "python" and block.language != "text") and previous:
             yield Step(previous, previous.text, None, previous.span)
         if block.title:
             yield Step(block, "", None, block.span)
@@ -92,8 +91,7 @@ def steps(page: str) -> Iterator[Step]:
 def commands(block: Block) -> Iterator[Step]:
     """Return each command of a console block with what follows it."""
     place = block.span[0]
-    parts = re.split(r"^(?=\$ )", block.text, flags=re.MULTILINE)
-    for part in parts:
+    for part in re.split(r"^(?=\$ )", block.text, flags=re.MULTILINE):
         if part.startswith("$ "):
             command = re.match(r"\$ (?:[^\n]*\\\n)*[^\n]*\n", part)
             assert command, part

@@ -146,8 +146,7 @@ def test_the_sdist_holds_its_tests_and_they_run_there(built: Built) -> None:
     for name in ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "SECURITY.md"):
         assert name in names
     assert {"mkdocs.yml", "docs/index.md", "benchmarks/leaderboard.md", "constraints.txt"} <= names
-    tests = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py")}
-    assert tests <= names
+    assert {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py")} <= names
     ran = run(
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/scores/test_registry.py", cwd=folder
     )

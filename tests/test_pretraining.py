@@ -50,8 +50,7 @@ def test_chinchilla_divides_where_its_loss_is_least(exponent: float) -> None:
     best = chinchilla(flops)
     assert best.macs * best.tokens * OPERATIONS == pytest.approx(flops)
     macs = best.macs * np.geomspace(0.5, 2, 2001)
-    losses = loss(macs, flops / OPERATIONS / macs)
-    assert macs[losses.argmin()] == pytest.approx(best.macs, rel=2e-3)
+    assert macs[loss(macs, flops / OPERATIONS / macs).argmin()] == pytest.approx(best.macs, rel=2e-3)
     assert chinchilla_tokens(round(best.macs)) == pytest.approx(best.tokens, rel=1e-4)
 
 

@@ -72,8 +72,7 @@ def word_tokenizer(folder: Path, special: str | None = None) -> None:
     """A tokenizer of 64 words beside the tiny model, so that text can be read."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = {f"w{i}": i for i in range(64)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(64)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     known = {"pad_token": special} if special else {}
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **known).save_pretrained(folder)

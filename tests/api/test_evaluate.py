@@ -25,8 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["llama", "bert"])
 def test_it_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     word_tokenizer(saved(Path("other"), name, seed=1))
-    parent = "parent" if name == "llama" else "other"
-    report = package.eval(Path("other"), parent=parent, **FEW)
+    report = package.eval(Path("other"), parent="parent" if name == "llama" else "other", **FEW)
     check_report(report, zerolm, tmp_path / "out")
     assert [row["name"] for row in report.rows()] == ["child", "parent", "random", "uniform"]
     columns = ["perplexity", "kl"] if name == "llama" else ["cosine", "distance"]
@@ -43,8 +42,7 @@ def test_texts_of_several_domains_are_told_apart(zerolm: Zerolm, tmp_path: Path)
     check_report(report, zerolm, tmp_path / "out")
     assert report.measures == ["perplexity", "kl", "loops"]
     assert (report.sequences, report.prompts) == (12, 2)
-    child = report.networks[0]
-    assert report.rows()[0]["kl_on_chat"] == child.domains["chat"]["kl"]
+    assert report.rows()[0]["kl_on_chat"] == report.networks[0].domains["chat"]["kl"]
     for words in ("KL on chat", "perplexity on code", "of 2 looping", "Looping answers"):
         assert words in report.page()
 

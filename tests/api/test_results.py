@@ -79,16 +79,14 @@ def spoilt(document: Any) -> Iterator[Any]:
             changed[place] = other
             yield changed
         if isinstance(value, dict | list) and value:
-            inner = value if isinstance(value, dict) else value[:1]
-            for deeper in spoilt_once(inner):
+            for deeper in spoilt_once(value if isinstance(value, dict) else value[:1]):
                 changed = dict(document) if isinstance(document, dict) else list(document)
                 changed[place] = deeper if isinstance(value, dict) else [*deeper, *value[1:]]
                 yield changed
 
 
 def spoilt_once(document: Any) -> Iterator[Any]:
-    places = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
-    for place, _ in places:
+    for place, _ in list(document.items()) if isinstance(document, dict) else list(enumerate(document)):
         for other in (EVIL * 40, [EVIL], -3, None):
             changed = dict(document) if isinstance(document, dict) else list(document)
             changed[place] = other
@@ -127,8 +125,7 @@ def test_what_is_no_result_is_not_loaded(text: str | None, words: str, tmp_path:
 
 
 def test_a_result_of_another_command_is_refused(labels: Path, architecture: Path, tmp_path: Path) -> None:
-    report = MAKERS["score"](labels, architecture)
-    report.save(tmp_path / "out")
+    MAKERS["score"](labels, architecture).save(tmp_path / "out")
     with pytest.raises(ValueError, match="of score, not of search"):
         type(zerolm.search("bert", **SEARCH)).load(tmp_path / "out")
 

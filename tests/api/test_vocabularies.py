@@ -54,13 +54,11 @@ def test_no_architecture_with_any_vocabulary_is_better(budgets: dict[str, int], 
     result = zerolm.search("llama", vocabularies=SIZES, text=text, context=context, **SPACE, **budgets)
     assert result.best[0].score == pytest.approx(best, rel=1e-12)
     every = {one.vocab: one for one in result.vocabularies}
-    chosen = result.space.settings["vocab"]
-    assert every[chosen].score == result.best[0].score
+    assert every[result.space.settings["vocab"]].score == result.best[0].score
     assert every[300].context == context
     assert every[300].budgets == budgets
     assert every[700].bytes_per_token == counts.size / counts.tokens[700] > every[300].bytes_per_token
-    again = type(result).from_json(result.to_json())
-    assert again.to_json() == result.to_json()
+    assert type(result).from_json(result.to_json()).to_json() == result.to_json()
     assert "By vocabulary" in result.page()
 
 

@@ -85,8 +85,7 @@ def test_the_order_of_labels_is_irrelevant(name: str, method: str, seed: int) ->
 @pytest.mark.parametrize("method", ["dictionary", "gp"])
 def test_a_repeated_pool_is_a_part_of_the_whole(method: str) -> None:
     """Columns that were cut out of a larger pool are those that a pool of its own would compute."""
-    labels = labelled("flexibert", 20)
-    cut = part(labels, np.array([3, 1, 4, 15, 9, 2, 6, 5]))
+    cut = part(labelled("flexibert", 20), np.array([3, 1, 4, 15, 9, 2, 6, 5]))
     own = replace(cut, pool=Pool.of(cut.pool.architectures))
     others = pool_of("flexibert", 10, 1)
     assert calibrate(cut, method).rank(others) == pytest.approx(calibrate(own, method).rank(others), rel=1e-9)
@@ -224,8 +223,7 @@ def test_every_label_is_hidden_equally_often(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(validation, "fitted", spy)
     labels = labelled("gpt2", 17)
     assert judge(labels, "dictionary").folds == len(seen) == FOLDS * REPEATS[0]
-    counts = np.bincount(np.concatenate(seen), minlength=17)
-    assert (counts == (FOLDS - 1) * REPEATS[0]).all()
+    assert (np.bincount(np.concatenate(seen), minlength=17) == (FOLDS - 1) * REPEATS[0]).all()
 
 
 def test_the_judge_is_deterministic_and_sane() -> None:
@@ -240,8 +238,7 @@ def test_the_judge_is_deterministic_and_sane() -> None:
 
 
 def test_the_judge_finds_nothing_in_noise() -> None:
-    labels = labelled("gpt2", 60)
-    noise = replace(labels, result=-np.abs(np.random.default_rng(0).normal(size=60)))
+    noise = replace(labelled("gpt2", 60), result=-np.abs(np.random.default_rng(0).normal(size=60)))
     found = judge(noise, "gp")
     assert abs(1.0 if found.tau is None else found.tau) < 0.25
     assert (found.width or 0.0) > 0.8 * (found.label_width or 0.0) > 0

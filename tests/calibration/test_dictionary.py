@@ -237,8 +237,7 @@ def test_algorithm1_steps_aside_between_two_hills() -> None:
     batch = gpt2(wide, deep, big, (8, 256, 2048), (3, 64, 300))
     found: list[Alpha] = []
     for seed in range(200):
-        result = np.random.default_rng(seed).permutation(5.0 + np.arange(5))
-        found.append(algorithm1(batch, result))
+        found.append(algorithm1(batch, np.random.default_rng(seed).permutation(5.0 + np.arange(5))))
     aside = [one for one in found if one.warnings]
     assert aside
     for one in aside:
@@ -249,8 +248,7 @@ def test_algorithm1_steps_aside_between_two_hills() -> None:
 
 def test_of_equal_alphas_none_punishes_attention() -> None:
     """Labels that any alpha ranks alike: a search with a negative one would shrink the attention."""
-    batch = gpt2((2, 128, 512), (3, 192, 768), (4, 256, 1024))
-    assert algorithm1(batch, np.arange(3.0)).alpha == 0.05
+    assert algorithm1(gpt2((2, 128, 512), (3, 192, 768), (4, 256, 1024)), np.arange(3.0)).alpha == 0.05
 
 
 def test_undefined_without_differences() -> None:

@@ -44,8 +44,7 @@ def test_evidence_and_scale_of_one_kernel(seed: int, kernel: tuple[float, float]
 
         def density(scale: float, dense: Floats = dense) -> float:
             fit = target @ np.linalg.solve(dense, target) / scale
-            logarithm = np.linalg.slogdet(2 * np.pi * scale * dense)[1]
-            return float(-0.5 * (fit + logarithm))
+            return float(-0.5 * (fit + np.linalg.slogdet(2 * np.pi * scale * dense)[1]))
 
         assert found.evidence[i] == pytest.approx(density(found.scale[i]), rel=1e-7, abs=1e-7)
         assert found.evidence[i] >= max(density(found.scale[i] * c) for c in (0.9, 1.1))

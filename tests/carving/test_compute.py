@@ -83,8 +83,7 @@ def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_pa
     wide, rounded = (importances(each, MANY) for each in (network, narrow))
     for kind in ("groups", "ffn"):
         np.testing.assert_allclose(rounded[kind], wide[kind], rtol=0.05, atol=1e-3 * np.max(wide[kind]))
-    whole = Cut.whole(dimensions_of(network))
-    half = half_of(whole)
+    half = half_of(Cut.whole(dimensions_of(network)))
     losses = [Loss(Blocks(each, MANY.batches(4))).of_cut(half) for each in (network, narrow)]
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
 
@@ -132,8 +131,7 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
 @pytest.mark.parametrize("name", ["gemma2", "qwen2_tied"])
 def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = model(name)
-    whole = Cut.whole(dimensions_of(network))
-    half = half_of(whole)
+    half = half_of(Cut.whole(dimensions_of(network)))
     blocks = Blocks(network, TOKENS.batches(3))
     wanted = Loss(blocks).of_cut(half)
     monkeypatch.setattr(blocks_module, "LOGITS", 64 * 3 * 4)  # four of ten tokens

@@ -59,8 +59,7 @@ def cut(
     parent: Path, out: Path | None, text: Path | None, size: str | None, keep: Any = None, **more: Any
 ) -> Any:
     """Carve with a vocabulary of this size."""
-    tokens = more.pop("tokens", None)
-    request = SizeRequest.of(keep, vocabulary=VocabularyRequest(size, tokens), **more)
+    request = SizeRequest.of(keep, vocabulary=VocabularyRequest(size, more.pop("tokens", None)), **more)
     methods = Methods() if text is None else Methods(text=str(text), sequences=4, length=16)
     return carve(parent, request, methods, Destination(out))
 
@@ -186,8 +185,7 @@ def test_tokens_and_types_are_chosen_together(
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
     monkeypatch.setattr(planned_size, "NOISE", 0.0)
-    budget = {"max_weight_bytes": "0.5x"}
-    carved = usual(parent, text, tmp_path / "child", budget=budget, form="gguf")
+    carved = usual(parent, text, tmp_path / "child", budget={"max_weight_bytes": "0.5x"}, form="gguf")
     rows = carved.vocabulary.sizes
     chosen = min(rows, key=lambda row: (row.tokens + row.rest, -row.size))
     limit = int(0.5 * carved.costs["parent"]["weight_bytes"])
@@ -196,8 +194,7 @@ def test_tokens_and_types_are_chosen_together(
     assert carved.costs["child"]["weight_bytes"] <= limit
     assert {row.unit: row.after for row in carved.units}["tokens"] == chosen.size
     (file,) = (tmp_path / "child").glob("*.gguf")
-    header = read_gguf_header(file)
-    assert header.tensors["token_embd.weight"][1] == chosen.size
+    assert read_gguf_header(file).tensors["token_embd.weight"][1] == chosen.size
     whole = usual(parent, text, budget={"max_weight_bytes": "0.6x"}, form="gguf", keep={"all": 1})
     assert whole.vocabulary.child == ROWS  # --keep 1 keeps tokens, too
     assert "two" not in whole.note

@@ -96,8 +96,7 @@ def any_character(drawn: random.Random) -> str:
 
 
 def compared(name: str, tokenizer: Any, reader: Any, count: int) -> None:
-    turns = list(tokenizer.get_added_vocab())
-    compare_with(reader, tokenizer, list(strings(count, turns)))
+    compare_with(reader, tokenizer, list(strings(count, list(tokenizer.get_added_vocab()))))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -134,8 +133,7 @@ def test_fewer_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     wanted = theirs.convert_ids_to_tokens(theirs(text.read_text("utf-8"))["input_ids"])
     assert ours.convert_ids_to_tokens(ours(text.read_text("utf-8"))["input_ids"]) == wanted
     file = next((tmp_path / "gguf").glob("*.gguf"))
-    reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
-    compared(name, ours, reader, STRINGS // 10)
+    compared(name, ours, llama_cpp.Llama(str(file), vocab_only=True, verbose=False), STRINGS // 10)
 
 
 @pytest.mark.skipif("ZEROLM_REAL" not in os.environ, reason="ZEROLM_REAL names no folder of real models")

@@ -161,8 +161,7 @@ def test_a_recipe_is_refused_for_shuffled_weights(zerolm: Callable[..., Any], tm
     assert (ran.status, ran.out) == (2, "")
     assert "it was made for a parent with other weights: 'parent'" in ran.err
     assert not (tmp_path / "again").exists()
-    moved = parent.rename(tmp_path / "moved")
-    assert zerolm("carve", str(moved), *recipe).status == 0
+    assert zerolm("carve", str(parent.rename(tmp_path / "moved")), *recipe).status == 0
 
 
 def test_a_rebuilt_child_with_other_bytes_is_told_of(zerolm: Callable[..., Any], tmp_path: Path) -> None:

@@ -77,8 +77,7 @@ def test_batches_of_the_shortest_first_pad_least() -> None:
     tokens = line_tokens(Text("\n".join(lines), "hash"), words(special=False), 9, 9)
     order = tokens.shortest_first()
     assert order.tolist() == [1, 5, 3, 6, 0, 2, 4]
-    widths = [batch["input_ids"].shape[1] for batch in tokens.rows(order).batches(2)]
-    assert widths == [1, 3, 7, 7]
+    assert [batch["input_ids"].shape[1] for batch in tokens.rows(order).batches(2)] == [1, 3, 7, 7]
     assert random_tokens(10, 3, 4).shortest_first().tolist() == [0, 1, 2]
 
 
@@ -106,8 +105,7 @@ def test_filled_batches_hold_each_sequence_once_and_little_padding(lengths: list
     longest = max(lengths)
     mask = torch.tensor([[1] * each + [0] * (longest - each) for each in lengths])
     ids = torch.arange(mask.numel()).reshape(mask.shape)
-    tokens = Tokens(ids, mask)
-    batches = tokens.filled(size)
+    batches = Tokens(ids, mask).filled(size)
     rows = [(row[keep.bool()]).tolist() for b in batches for row, keep in zip(*b.values(), strict=True)]
     assert sorted(rows) == sorted(row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True))
     widths = [b["input_ids"].shape for b in batches]

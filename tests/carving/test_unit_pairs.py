@@ -212,8 +212,7 @@ def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None
 def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_path: Path) -> None:
     """The number of least loss is taken, and its child is the one that is asked for by that number."""
     parent = parents / "granitemoeshared"
-    text = str(parent.parent / "text.txt")
-    flags: dict[str, Any] = QUICK | {"text": text, "max_params": "0.6x"}
+    flags: dict[str, Any] = QUICK | {"text": str(parent.parent / "text.txt"), "max_params": "0.6x"}
     child = carve(parent, tmp_path / "child", **flags)
     losses = dict(re.findall(r"(all|\d+ of \d+(?: neurons of each)?) ([\d.e-]+)", child.note))
     assert len(losses) > 2
@@ -221,8 +220,7 @@ def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_pa
     count, _, of = min(losses, key=lambda name: float(losses[name])).partition(" of ")
     assert child.costs["child"]["params"] <= 0.6 * child.costs["parent"]["params"]
     given = {"keep_expert_ffn" if "neurons" in of else "keep_experts": count}
-    named = carve(parent, tmp_path / "named", **given, **flags)
-    assert named.widths == child.widths
+    assert carve(parent, tmp_path / "named", **given, **flags).widths == child.widths
     files = (tmp_path / name / "model.safetensors" for name in ("child", "named"))
     assert len({file.read_bytes() for file in files}) == 1
     for more in ({"keep_experts": "all"}, {"plan": "weights"}, {"for_": 60.0}):

@@ -41,8 +41,7 @@ def cut(kind: str, share: float) -> tuple[np.ndarray[Any, Any], Tokenizer]:
     """The tokenizer with a share of what may leave gone, the least used of the first page first."""
     document, _, table = whole(kind)
     counted = use(kind, CORPUS[0])
-    size = counted.least + round((1 - share) * (table.rows - counted.least))
-    kept = counted.kept(size)
+    kept = counted.kept(counted.least + round((1 - share) * (table.rows - counted.least)))
     return kept, Tokenizer.from_str(json.dumps(cut_document(document, kept)))
 
 
@@ -108,8 +107,7 @@ def test_a_text_grows_by_what_was_foretold(kind: str) -> None:
     document, before, _ = whole(kind)
     counted = use(kind, CORPUS[0])
     size = counted.used - 60
-    kept = counted.kept(size)
-    after = Tokenizer.from_str(json.dumps(cut_document(document, kept)))
+    after = Tokenizer.from_str(json.dumps(cut_document(document, counted.kept(size))))
     lengths = [len(one.encode(CORPUS[0]).ids) for one in (before, after)]
     foretold = counted.growth(size)
     assert foretold > 20
@@ -146,8 +144,7 @@ def test_tokens_that_are_predicted_stay_before_others_never_met(kind: str) -> No
     size = (counted.used + len(table.ids)) // 2
 
     def lacking(kept: Any) -> int:
-        gone = np.setdiff1d(np.arange(ROWS), kept)
-        return int(other.counts[gone].sum())
+        return int(other.counts[np.setdiff1d(np.arange(ROWS), kept)].sum())
 
     assert lacking(likely.kept(size)) < lacking(counted.kept(size))
     every = likely.without_unused().kept(counted.used)

@@ -59,8 +59,7 @@ def test_a_fingerprint_is_of_the_weights_wherever_they_lie(tmp_path: Path) -> No
     assert len(several.shards) > 1
     values = {fingerprint(each) for each in (whole, Checkpoint.open(tmp_path / "copy"), several)}
     assert len(values) == 1
-    other = Checkpoint.open(saved(tmp_path / "c", "llama", dtype="bfloat16"))
-    assert fingerprint(other) not in values
+    assert fingerprint(Checkpoint.open(saved(tmp_path / "c", "llama", dtype="bfloat16"))) not in values
 
 
 def test_bytes_are_read_once(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

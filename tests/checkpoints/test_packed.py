@@ -66,8 +66,7 @@ def test_blocks_of_eight_bits(
         "x": torch.from_numpy(codes.astype(np.uint8)).view(torch.float8_e4m3fn),
         "x_scale_inv": torch.from_numpy(scales),
     }
-    quantisation = FP8 | {"weight_block_size": [high, wide]}
-    packed = read(tmp_path_factory.mktemp("fp8"), quantisation, parts, "x")
+    packed = read(tmp_path_factory.mktemp("fp8"), FP8 | {"weight_block_size": [high, wide]}, parts, "x")
     ours, plain = packed.numbers(), parts["x"].float().numpy()
     for row in range(rows):
         for column in range(columns):

@@ -110,8 +110,7 @@ def test_numbers_are_exact(dtype: str, tmp_path: Path) -> None:
 
 def edited(folder: Path, change: Any) -> Path:
     path = folder / "model.safetensors.index.json"
-    index = json.loads(path.read_text())
-    path.write_text(json.dumps(change(index)))
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
     return folder
 
 
@@ -305,8 +304,7 @@ def test_the_four_kinds_of_axes(tmp_path: Path) -> None:
 
 
 def test_fused_and_transposed_projections(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path, "gpt2"))
-    layout = checkpoint.layout
+    layout = Checkpoint.open(saved(tmp_path, "gpt2")).layout
     name = layout.name("q+k+v", 1)
     assert name
     assert layout.slots[name].transposed
@@ -329,8 +327,7 @@ def test_buffers_of_old_gpt2s(tmp_path: Path) -> None:
 
     file = saved(tmp_path, "gpt2") / "model.safetensors"
     bare = {name.removeprefix("transformer."): tensor for name, tensor in load_file(file).items()}
-    masks = {f"h.{layer}.attn.bias": torch.ones(1, 1, 32, 32) for layer in range(3)}
-    save_file(bare | masks, file)
+    save_file(bare | {f"h.{layer}.attn.bias": torch.ones(1, 1, 32, 32) for layer in range(3)}, file)
     layout = Checkpoint.open(tmp_path).layout
     assert layout.slots.keys() == bare.keys()
     assert layout.name("down", 2) == "h.2.mlp.c_proj.weight"

@@ -75,8 +75,7 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
         r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
     )
     peft.get_peft_model(base, settings).save_pretrained(tmp_path / "adapter")
-    text = refused(tmp_path / "adapter", "merge it first")
-    eval(text.partition("in Python: ")[2], {"peft": peft})
+    eval(refused(tmp_path / "adapter", "merge it first").partition("in Python: ")[2], {"peft": peft})
     merged, whole = (Checkpoint.open(tmp_path / name) for name in ("merged", "base"))
     name = "model.layers.1.mlp.up_proj.weight"
     assert merged.layout.slots.keys() == whole.layout.slots.keys()
@@ -122,8 +121,7 @@ def test_a_mixture_in_a_wrapper(kind: str, tmp_path: Path) -> None:
     parent = Checkpoint.open(renamed(tmp_path / "parent", "module."))
     ours, theirs = (open_model(one).state_dict() for one in (parent, clean))
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    carved = carve(parent.folder, tmp_path / "child", keep_experts=0.5)
-    assert "begin with 'module.'" in carved.note
+    assert "begin with 'module.'" in carve(parent.folder, tmp_path / "child", keep_experts=0.5).note
     assert Checkpoint.open(tmp_path / "child").wrapper == ""
 
 
@@ -190,8 +188,7 @@ def test_the_remedy_of_a_pickle_converts_it(tmp_path: Path, monkeypatch: pytest.
     (folder / "model.safetensors").unlink()
     text = refused(folder, r"a pickle \(pytorch_model\.bin\), which is not opened")
     eval(text.partition("in Python: ")[2], {"transformers": transformers})
-    converted = load_file(tmp_path / "converted" / "model.safetensors")
-    assert converted.keys() == clean.keys()
+    assert load_file(tmp_path / "converted" / "model.safetensors").keys() == clean.keys()
 
 
 def test_the_remedy_of_a_pickle_in_a_sentence_folder(tmp_path: Path) -> None:

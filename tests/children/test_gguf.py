@@ -125,8 +125,7 @@ def test_a_trained_model_with_its_tokenizer(models_folder: Path, layers: range, 
     folder = models_folder / "pydec"
     checkpoint = Checkpoint.open(folder)
     assert opened(checkpoint) is not None
-    found = carved(folder, some_cut(checkpoint, layers), tmp_path / "child.gguf")
-    assert found.difference < 5e-3
+    assert carved(folder, some_cut(checkpoint, layers), tmp_path / "child.gguf").difference < 5e-3
 
 
 @pytest.mark.parametrize("scaling", [LLAMA3, {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}])

@@ -92,8 +92,7 @@ def halves(token: str, known: dict[str, int]) -> Iterator[list[str]]:
 
 def parent(folder: Path, tokenizer: Tokenizer | None = None, **settings: Any) -> Checkpoint:
     """A tiny llama with this tokenizer."""
-    config = LlamaConfig(**DECODER | {"vocab_size": VOCAB})
-    LlamaForCausalLM(config).save_pretrained(folder)
+    LlamaForCausalLM(LlamaConfig(**DECODER | {"vocab_size": VOCAB})).save_pretrained(folder)
     if tokenizer is not None:
         named = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"} | settings
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named).save_pretrained(folder)
@@ -151,8 +150,7 @@ def test_a_tokenizer_that_knows_one_pair_a_token(tmp_path: Path) -> None:
 def test_what_is_put_around_a_text(frame: str, make: Callable[[], Tokenizer], tmp_path: Path) -> None:
     tokenizer = make()
     tokenizer.post_processor = processors.TemplateProcessing(frame, special_tokens=[("<s>", 1), ("</s>", 2)])
-    reader = written(parent(tmp_path / "parent", tokenizer), tmp_path / "child.gguf")
-    found = reader.tokenize(b"mean")
+    found = written(parent(tmp_path / "parent", tokenizer), tmp_path / "child.gguf").tokenize(b"mean")
     assert (found[0] == 1, found[-1] == 2) == (frame.startswith("<s>"), frame.endswith("</s>"))
 
 

@@ -78,8 +78,7 @@ def test_the_list_says_what_can_be_cut_of_each(zerolm: Zerolm) -> None:
     assert "derives the head size" in rows["bert"]["note"]
     assert "norms act on the residual stream itself" in rows["bert"]["hidden_note"]
     assert (rows["vit"]["cuts"], rows["vit"]["counted"]) == ([], False)
-    text = zerolm("families").out
-    (line,) = (line for line in text.splitlines() if line.startswith("stablelm "))
+    (line,) = (line for line in zerolm("families").out.splitlines() if line.startswith("stablelm "))
     assert line.split()[:6] == ["stablelm", "yes", "-", "yes", "-", "-"]
 
 

@@ -33,8 +33,7 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Zerolm, tmp_path: Path)
     assert "Loss on held-out tokens" in page
     assert all(f"{loss:.3g}" in page for loss in losses.values())
     assert "No loss was measured" not in page
-    again = carved(zerolm, parent, tmp_path / "again", *flags)
-    assert again["losses"] == losses
+    assert carved(zerolm, parent, tmp_path / "again", *flags)["losses"] == losses
 
 
 def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path) -> None:

@@ -99,8 +99,7 @@ def test_a_warning_of_the_package_is_one_line(zerolm: Zerolm, monkeypatch: pytes
         raise ValueError("nothing else")
 
     monkeypatch.setattr("zerolm.spaces.make_space", warn)
-    ran = zerolm("spaces")
-    assert ran.err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
+    assert zerolm("spaces").err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
 
 
 def test_an_interruption_says_so(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:

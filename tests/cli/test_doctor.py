@@ -47,6 +47,5 @@ def test_it_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
 
 def test_the_trained_models_open(zerolm: Zerolm, models_folder: Path) -> None:
     for name in ("pydec", "pyenc"):
-        ran = zerolm("doctor", str(models_folder / name), "--json")
-        first = json.loads(ran.out)["runtimes"][0]
+        first = json.loads(zerolm("doctor", str(models_folder / name), "--json").out)["runtimes"][0]
         assert (first["verdict"], first["known"]) == ("opens", "opened"), first

@@ -105,8 +105,7 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
 
 
 def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
-    words = "is larger than its parent"
-    refused(zerolm, words, *FEW, child="parent", parent="child")
+    refused(zerolm, "is larger than its parent", *FEW, child="parent", parent="child")
     refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
     same = json.loads(zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").out)
     assert same["kl"] == pytest.approx(0.0, abs=1e-6)

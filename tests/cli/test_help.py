@@ -210,5 +210,4 @@ def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
         document["certificate"].pop("seconds")
     assert documents[0] == documents[1] == documents[2]
     zerolm(*small[:-1], "--out", str(tmp_path / "out"), "-vv", "--quiet")
-    written = (tmp_path / "out" / "run.yaml").read_text()
-    assert not re.search("verbose|quiet|out:|force|json", written)
+    assert not re.search("verbose|quiet|out:|force|json", (tmp_path / "out" / "run.yaml").read_text())

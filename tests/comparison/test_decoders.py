@@ -75,8 +75,7 @@ def test_other_losses_are_chosen_as_metrics(metric: str, decoders_folder: Path) 
 
 
 def test_published_parameters_are_met_exactly(decoders_folder: Path) -> None:
-    truth = read(decoders_folder / "gemstones.json")
-    (view,) = views(truth)
+    (view,) = views(read(decoders_folder / "gemstones.json"))
     assert view.settings == {"vocab": 50304, "tied": False, "positions": 2048}
     totals = [CostModel().of(architecture)["params"] for architecture in view.architectures]
     printed = [

@@ -72,8 +72,7 @@ def test_another_pooling_is_no_proof(tmp_path: Path) -> None:
 
 def test_states_are_those_of_a_text_alone(tmp_path: Path) -> None:
     """No text sees the one before it."""
-    checkpoint = encoder(tmp_path / "parent")
-    reader = open_encoder(written(checkpoint, tmp_path / "child.gguf"))
+    reader = open_encoder(written(encoder(tmp_path / "parent"), tmp_path / "child.gguf"))
     first = states_of(reader, [5, 6, 7])
     states_of(reader, [9, 10, 11, 12])
     assert torch.equal(states_of(reader, [5, 6, 7]), first)

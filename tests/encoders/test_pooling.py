@@ -132,8 +132,7 @@ def test_gradients_are_those_of_the_folders_own_embedding(tmp_path: Path) -> Non
         slope = (value(last + step) - value(last - step)) / 0.02
         assert float(gradient[row, token, channel]) == pytest.approx(slope, abs=2e-4)
     assert not gradient[0, 3:].any()  # padding
-    other = gradient_above(blocks, 0, last)
-    assert not np.allclose(other, gradient)
+    assert not np.allclose(gradient_above(blocks, 0, last), gradient)
 
 
 PROMPT = {"prompts": {"query": "w7 w8 w9 ", "document": None}, "default_prompt_name": "query"}
@@ -212,14 +211,12 @@ def test_tokens_of_a_prompt_weigh_nothing(lengths: list[int], behind: int, left:
     mask = torch.stack([(torch.arange(longest) < length).long() for length in lengths])
     hidden, mask = (each.flip(1) if left else each for each in (hidden, mask))
     other = hidden.clone()
-    first = mask.argmax(1)
-    for row, start in enumerate(first.tolist()):
+    for row, start in enumerate(mask.argmax(1).tolist()):
         other[row, start : start + behind] = 1e3
     for mode in ("mean", "max", "cls", "weightedmean", "lasttoken", "mean_sqrt_len_tokens"):
         a, b = (pooled(each, mask, mode, behind=behind) for each in (hidden, other))
         torch.testing.assert_close(a, b)
-    whole = pooled(hidden, mask, "mean", behind=0)
-    assert torch.equal(whole, pooled(hidden, mask, "mean"))
+    assert torch.equal(pooled(hidden, mask, "mean", behind=0), pooled(hidden, mask, "mean"))
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,7 @@ def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
 
 
 def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path)
-    carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
+    carved = carve(parent_of(tmp_path), tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
     result = found(tmp_path)
     assert [row.name for row in result.networks] == [
         "child", "parent", "random", "uniform", "quantised parent",
@@ -97,8 +96,7 @@ def test_a_uniform_child_by_capacity_is_the_uniform_row(name: str, tmp_path: Pat
 
 
 def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path, "bert")
-    carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
+    carve(parent_of(tmp_path, "bert"), tmp_path / "child", keep_ffn=0.25, criterion="capacity")
     result = found(tmp_path)
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -148,11 +146,9 @@ def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> 
 
 
 def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path)
-    carve(parent, tmp_path / "child", **HALF)
+    carve(parent_of(tmp_path), tmp_path / "child", **HALF)
     wanted, recipe = found(tmp_path).to_json(), tmp_path / "child" / "recipe.json"
-    document = json.loads(recipe.read_text()) | {"parent_weights": "of another"}
-    recipe.write_text(json.dumps(document))
+    recipe.write_text(json.dumps(json.loads(recipe.read_text()) | {"parent_weights": "of another"}))
     assert found(tmp_path).to_json() == wanted
     recipe.unlink()
     assert found(tmp_path).to_json() == wanted

@@ -79,8 +79,7 @@ def test_the_parent_is_as_it_was_behind_a_masked_one(tmp_path: Path) -> None:
     ids = torch.arange(10)[None]
     wanted = model(input_ids=ids).logits
     fewer = FewerExperts(parent, {layer: np.array([0, 1, 4, 5]) for layer in expert_layers(parent)})
-    alone = without_experts(model, fewer)
-    assert not torch.equal(alone(input_ids=ids).logits, wanted)
+    assert not torch.equal(without_experts(model, fewer)(input_ids=ids).logits, wanted)
     assert torch.equal(model(input_ids=ids).logits, wanted)
     modules = {layer: layer_list(model)[layer] for layer in fewer.by_layer}
     with pytest.raises(ValueError, match="as a router"), masked(modules, fewer):
@@ -121,8 +120,7 @@ def test_a_file_that_llama_cpp_alone_reads_is_judged_as_its_folder(tmp_path: Pat
     checkpoint, file = Checkpoint.open(parent), tmp_path / "same.gguf"
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     text = some_words(tmp_path / "text.txt")
-    judged = zerolm.eval(file, parent=parent, text=text, sequences=4, length=24)
-    ours, theirs = judged.rows()
+    ours, theirs = zerolm.eval(file, parent=parent, text=text, sequences=4, length=24).rows()
     assert ours["params"] == theirs["params"]
     assert ours["perplexity"] == pytest.approx(theirs["perplexity"], rel=1e-4)
     assert 0 <= ours["kl"] < 1e-5

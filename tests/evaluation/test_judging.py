@@ -126,8 +126,7 @@ def test_a_child_is_judged_as_its_sentences_are_alone(tmp_path: Path) -> None:
 def test_pairs_alone_are_the_text(tmp_path: Path) -> None:
     parent = sentence_folder(tmp_path / "parent")
     carve(parent, tmp_path / "child", keep_ffn=0.5)
-    pairs = pairs_in(tmp_path)
-    judged = evaluate(tmp_path / "child", parent, None, data=pairs)
+    judged = evaluate(tmp_path / "child", parent, None, data=pairs_in(tmp_path))
     assert judged.sequences == len(set(LINES))
     assert set(judged.networks[0].values) == {"cosine", "distance", "order", "nearest", "pairs"}
 

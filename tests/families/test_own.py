@@ -88,8 +88,7 @@ def test_experts_are_no_network_yet(kind: str) -> None:
 
 def test_phi3_as_a_network(tmp_path: Path) -> None:
     """Its fused matrices, with the logical ones in them."""
-    network = stock_network(model("phi3"))
-    linears = [linear for linear in network.linears if linear.layer == 1]
+    linears = [linear for linear in stock_network(model("phi3")).linears if linear.layer == 1]
     assert [linear.name for linear in linears] == ["q", "k", "v", "o", "gate", "up", "down"]
     shapes = [tuple(linear.matrix(linear.parameter).shape) for linear in linears]
     assert shapes == [(48, 48), (16, 48), (16, 48), (48, 48), (40, 48), (40, 48), (48, 40)]

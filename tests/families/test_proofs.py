@@ -152,16 +152,14 @@ def writer(family: Family, layer: Any, role: str) -> Any:
 
 def inputs(module: nn.Module) -> int:
     """Return how many numbers a linear module reads."""
-    weight = module.get_parameter("weight")
-    return int(weight.shape[0 if isinstance(module, Conv1D) else 1])
+    return int(module.get_parameter("weight").shape[0 if isinstance(module, Conv1D) else 1])
 
 
 def only_read(module: nn.Module, places: list[int]) -> None:
     """Let a linear module read these of its inputs only."""
     weight = module.get_parameter("weight").data
     weight = weight.T if isinstance(module, Conv1D) else weight
-    cut = [place for place in range(weight.shape[1]) if place not in set(map(int, places))]
-    weight[:, cut] = 0
+    weight[:, [place for place in range(weight.shape[1]) if place not in set(map(int, places))]] = 0
 
 
 def relative(ours: Tensor, theirs: Tensor) -> float:
@@ -197,8 +195,7 @@ def check_child(parent: Path, folder: Path, flags: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", chosen(DESCRIBED, in_folders))
 def test_it_does_not_matter_how_a_parent_is_stored(kind: str, tmp_path: Path) -> None:
     """Tied, in bfloat16, without flags, and by weights: the numbers that stay are copied, in any type."""
-    family = families()[kind]
-    off = dict.fromkeys(family.config.flags, False)
+    off = dict.fromkeys(families()[kind].config.flags, False)
     random_model(kind, "bfloat16", tie_word_embeddings=True, **off).save_pretrained(tmp_path / "parent")
     parent, child = Checkpoint.open(tmp_path / "parent"), tmp_path / "child"
     cuts = {cut: share for cut, share in BY_WEIGHTS.items() if getattr(parent.family.cut, cut[5:])}

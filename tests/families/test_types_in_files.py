@@ -98,8 +98,7 @@ def test_llama_cpp_reads_measured_types(name: str, kinds: tuple[str, ...], cut: 
         place: kinds[number % len(kinds)] if all(each.columns % 32 == 0 for each in every) else "F16"
         for number, (place, every) in enumerate(weighed.matrices.items())
     }
-    typed = TypedChild(weighed, types)
-    write(child, file, typed=typed)
+    write(child, file, typed=TypedChild(weighed, types))
     header = read_gguf_header(file)
     for place, every in weighed.matrices.items():
         assert {BY_NUMBER[header.types[each.name]].name for each in every} == {types[place]}

@@ -123,8 +123,7 @@ def test_another_reading_or_space(settings_: dict[str, Any], other: Any, words: 
     file, kept = tmp_path / "labels.csv", tmp_path / "calibration.json"
     file.write_text(text)
     space = make_space(other[0], **other[1])
-    document = {**to_document(calibrate(labels)), "settings": settings_}
-    kept.write_text(json.dumps(document))
+    kept.write_text(json.dumps({**to_document(calibrate(labels)), "settings": settings_}))
     for use in (lambda: read_labels(file, space=space), lambda: load(kept, space=space)):
         with pytest.raises(ValueError, match=words):
             use()
@@ -256,8 +255,7 @@ def test_architectures_are_read_as_the_labels_were() -> None:
 
 @pytest.mark.parametrize(("corpus", "other"), [("wt103", "lm1b"), ("lm1b", "wt103")])
 def test_the_corpus_of_a_file_must_be_the_searched_one(corpus: str, other: str, tmp_path: Path) -> None:
-    labels = labelled("gpt2", 6)
-    plain = as_csv(labels, fixed=False)
+    plain = as_csv(labelled("gpt2", 6), fixed=False)
     for name, refused in ((f"gpt2_{corpus}.csv", True), ("mine.csv", False)):
         (tmp_path / name).write_text(plain)
         assert len(read_labels(tmp_path / name, space=make_space("gpt2", corpus=corpus))) == 6

@@ -63,8 +63,7 @@ def test_the_same_as_one_json_object(tmp_path: Path) -> None:
     ("metric", "best"), [("ppl", 47.0), ("bleu", 22.0), ("bits", 1.3), ("speed loss", 5.0)]
 )
 def test_every_metric_has_its_direction(metric: str, best: float, tmp_path: Path) -> None:
-    truth = read(written(tmp_path, GOOD))
-    found = quality(truth, metric)
+    found = quality(read(written(tmp_path, GOOD)), metric)
     assert abs(found.max()) == best
     assert np.all(np.diff(found) > 0)
 

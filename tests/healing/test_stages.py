@@ -38,8 +38,7 @@ def test_one_stage_is_a_carved_child_that_was_healed(parent: Path) -> None:
     assert healed.verified is not None
     assert healed.healing is not None
     assert healed.healing.training.tokens <= 4200
-    own = recipe("child")
-    assert len(own["healing"]) == 1
+    assert len(recipe("child")["healing"]) == 1
     assert "text.txt" in (Path("child") / "README.md").read_text()
     assert zerolm.load("child").to_json() == healed.to_json()
     assert not [place.name for place in Path().iterdir() if "zerolm-" in place.name]
@@ -149,8 +148,7 @@ def test_the_rate_follows_the_damage_and_the_steps() -> None:
 @pytest.mark.parametrize("healing", ["yes", 3, [1], [{}], [{"tokens": 1}], [[]] * 2000, {"teacher": "x"}])
 def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) -> None:
     zerolm.carve(parent, "child", keep_ffn=0.5, criterion="capacity")
-    file = Path("child") / "recipe.json"
-    file.write_text(json.dumps(recipe("child") | {"healing": healing}))
+    (Path("child") / "recipe.json").write_text(json.dumps(recipe("child") | {"healing": healing}))
     common: dict[str, Any] = {"parent": parent, "text": "text.txt", "tokens": 2048, "out": "healed"}
     with pytest.raises(ValueError, match="healing") as refused:
         zerolm.heal("child", **common)

@@ -78,8 +78,7 @@ def cluster(home: str) -> Iterator[Any]:
 
 def test_without_a_cluster_one_is_started(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "local")  # also where this machine has one
-    outcomes = dict(finished([1, 2], work(log=tmp_path), backend="ray"))
-    assert outcomes == {0: 1.0, 1: math.sqrt(2)}
+    assert dict(finished([1, 2], work(log=tmp_path), backend="ray")) == {0: 1.0, 1: math.sqrt(2)}
     assert not ray.is_initialized()
     check_ended(home)
     assert len({each.read_text() for each in tmp_path.iterdir()}) == 1

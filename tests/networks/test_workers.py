@@ -19,8 +19,7 @@ def test_every_item_is_worked_on_once_with_one_thread(jobs: int) -> None:
     def work(item: int) -> tuple[int, int]:
         return item * item, torch.get_num_threads()
 
-    outcomes = dict(finished(range(7), work, jobs=jobs))
-    assert outcomes == {i: (i * i, 1) for i in range(7)}
+    assert dict(finished(range(7), work, jobs=jobs)) == {i: (i * i, 1) for i in range(7)}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -56,8 +56,7 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     for index, batch in enumerate(tokens.filled(MOMENT_BATCH)):
         log = model(**batch).logits.log_softmax(-1).flatten(0, 1)
         generator = torch.Generator().manual_seed(index)
-        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
-        (-log.gather(1, drawn).sum()).backward()
+        (-log.gather(1, torch.multinomial(log.detach().exp(), 1, generator=generator)).sum()).backward()
         predictions.append(log.detach().exp())
     count = tokens.ids.numel()
     for place, values in seen.items():

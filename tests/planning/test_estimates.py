@@ -157,8 +157,7 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     by = Additive(importances(network, MANY, "output_energy"))
     predicted = estimated_losses(network, MANY, by, BOTH)
     for kind, size in sizes_cut(network):
-        ratio = np.divide(*pairs_of(network, predicted, kind, size).sum(0))
-        assert 0.3 < ratio < 1.5, (kind, size)
+        assert 0.3 < np.divide(*pairs_of(network, predicted, kind, size).sum(0)) < 1.5, (kind, size)
 
 
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:

@@ -104,8 +104,7 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
             own, lacking, weights = targets_of(layer.norm, role, theirs, ours)
             start, x = matrix(module).double().numpy().T, ours[f"{role}_in"]
             own_part = literal(x, own, start, offset, RIDGES.output, weights)
-            lost_part = literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)
-            wanted = own_part + lost_part
+            wanted = own_part + literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)
             new = {(kept.layer, role): arrays[kept.layer, role]}
             columns = arrays[kept.layer, role] if name == "gpt2" else arrays[kept.layer, role].T
             np.testing.assert_allclose(columns, wanted, atol=1e-3 * np.abs(wanted).max())

@@ -219,8 +219,7 @@ def test_a_drawing_without_points_is_nothing_to_walk_along(opened: Callable[...,
 def test_the_page_says_all_without_its_script(opened: Callable[..., Any], made: Any) -> None:
     made.pages["plain"] = re.sub(r"<script>.*?</script>", "", made.pages["search"], flags=re.DOTALL)
     page = opened("plain")
-    words = picked(page)["words"]
-    assert words in page.locator("h1").text_content()
+    assert picked(page)["words"] in page.locator("h1").text_content()
     assert page.locator("button.copy").first.is_hidden()
     assert page.locator("svg.xy").first.bounding_box()["width"] > 300
 

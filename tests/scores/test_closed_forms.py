@@ -239,8 +239,7 @@ def test_zerolm_is_the_mean_over_drawn_weights(init: str, alpha: float) -> None:
 @pytest.mark.parametrize(("rows", "cols"), [(300, 300), (200, 500), (500, 200)])
 def test_spectral_scores_are_met_by_one_large_matrix(rows: int, cols: int) -> None:
     """Sums over the spectrum fluctuate by about one, however large the matrix: one draw is enough."""
-    deviation = (2 / (rows + cols)) ** 0.5
-    weights = np.random.default_rng(1).normal(0, deviation, (rows, cols))
+    weights = np.random.default_rng(1).normal(0, (2 / (rows + cols)) ** 0.5, (rows, cols))
     values = np.linalg.svd(weights, compute_uv=False)
     network = Architecture("drawn", {}, (Layer((Matrix("ffn", rows, cols),), 1, 0, 0),), Ends(0))
     capacity_found = make_score("spectral_capacity").of(network)

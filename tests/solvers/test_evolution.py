@@ -102,8 +102,7 @@ def large() -> list[Problem]:
 def test_generations_are_of_the_size_that_was_asked_for_and_never_repeat() -> None:
     generations = broods(large(), Evolution(), 0)
     assert [len(brood) for brood in generations] == [50] * 40
-    every = [genes for brood in generations for genes in brood]
-    assert len(set(every)) == 2000
+    assert len(set([genes for brood in generations for genes in brood])) == 2000
     few = Evolution(generations=2)
     assert broods(large(), few, 0) == generations[:2]
     assert broods(large(), few, 1) != generations[:2]

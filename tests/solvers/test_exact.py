@@ -123,8 +123,7 @@ def test_a_front_rises_by_more_than_noise(step: float, points: int) -> None:
     costs[:, 0] = (1, 2, 3)
     table = CandidateTable(np.array([1.0, 1.0 + step, 1.0 + 2 * step]), costs, (1, 1, 1))
     for blocks in (((table, 1),), ((table, 1), (table, 1))):
-        problem = Problem(blocks, costs[0])
-        front = Exact([problem], 0, [UNBOUNDED]).front()
+        front = Exact([Problem(blocks, costs[0])], 0, [UNBOUNDED]).front()
         assert len(front) == (points if len(blocks) == 1 else 2 * points - 1)
 
 

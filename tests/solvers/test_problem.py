@@ -113,8 +113,7 @@ def test_scores_within_the_tolerance_reach_a_threshold(threshold: float, relativ
 @pytest.mark.parametrize("name", SETTINGS)
 def test_backbones_of_one_depth_share_their_tables(name: str) -> None:
     backbones = list(catalogue(name).space.backbones())
-    score = make_score("zerolm", alpha=0.5).terms
-    problems = compile_problems(backbones, score, CostModel())
+    problems = compile_problems(backbones, make_score("zerolm", alpha=0.5).terms, CostModel())
     tables: dict[tuple[int, int], set[int]] = {}
     for backbone, problem in zip(backbones, problems, strict=True):
         key = id(backbone.blocks[0].candidates), backbone.depth

@@ -124,8 +124,7 @@ def test_baselines_choose_the_best_by_their_own_count(name: str) -> None:
     listed, geo = catalogue(name), make_score("geo")
     for limits in limits_for(listed):
         result = search(listed.space, "geo", budgets=limits)
-        names = [baseline.name for baseline in result.baselines]
-        assert sorted(names) == sorted(
+        assert sorted([baseline.name for baseline in result.baselines]) == sorted(
             ["params", "body_params", "macs", "depth", "width", "depth_width", "depth_width2"]
         )
         for baseline in result.baselines:

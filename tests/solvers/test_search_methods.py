@@ -217,8 +217,7 @@ def test_the_exact_method_refuses_budgets_that_are_not_one() -> None:
 
 def test_a_budget_that_never_binds_changes_no_method() -> None:
     """The first of two upper budgets binds nowhere, the second does."""
-    limits = {"max_params": 10**12, "max_macs": 40_000_000}
-    loose = search("gpt2", budgets=limits, compare=False, top=1)
+    loose = search("gpt2", budgets={"max_params": 10**12, "max_macs": 40_000_000}, compare=False, top=1)
     tight = search("gpt2", budgets={"max_macs": 40_000_000}, compare=False, top=1)
     assert loose.certificate.method == tight.certificate.method == "exact"
     assert loose.best[0].score == tight.best[0].score

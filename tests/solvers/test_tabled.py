@@ -117,8 +117,7 @@ def test_one_limit_of_latency_is_a_limit_for_the_exact_method(largest: int) -> N
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_whole_scores_are_searched_within_a_latency(method: str, seed: int) -> None:
     timed = Timed.drawn(seed, 40)
-    told = table_of(seed, timed, True)
-    score = WholeScore("made", told.of, "made up", sees_choices=True)
+    score = WholeScore("made", table_of(seed, timed, True).of, "made up", sees_choices=True)
     limits = timed.limits({f"max_{LATENCY}": 0.4, f"min_{LATENCY}": 0.05, "max_params": 0.8})
     result = search(
         timed.space, score, budgets=limits, costs=timed.costs, method=method, sizes=Evolution(60, 8),

@@ -75,13 +75,11 @@ def test_other_budgets_forget_no_price(problems: list[Problem], data: st.DataObj
     """Back within the first budgets, the bounds are those that they were; and the first are untouched."""
     first, second = data.draw(limits(problems)), data.draw(limits(problems))
     relaxed = Relaxation(problems, first)
-    fits = relaxed.bounds > -np.inf
-    for index in np.flatnonzero(fits).tolist():
+    for index in np.flatnonzero(relaxed.bounds > -np.inf).tolist():
         relaxed.tighten(index)
     possible = relaxed.bounds > -np.inf
     before = relaxed.bounds.copy()
-    other = relaxed.within(second)
-    again = other.within(first)
+    again = relaxed.within(second).within(first)
     assert (relaxed.bounds == before).all()
     assert (again.bounds[possible] == before[possible]).all()
 

@@ -86,8 +86,7 @@ def test_what_is_assembled_has_the_picked_layers_and_reads_back(name: str, data:
     assert architecture.mean_width == backbone.width
     assert backbone.choices.items() <= architecture.choices.items()
     assert space.read(architecture.choices) == architecture
-    document = json.loads(json.dumps(to_document(space, architecture)))
-    assert from_document(document) == architecture
+    assert from_document(json.loads(json.dumps(to_document(space, architecture)))) == architecture
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -99,8 +98,7 @@ def test_tables_cost_and_score_what_the_architecture_does(name: str, data: st.Da
     architecture: Architecture = space.assemble(backbones[index], picks)
     for place, score in enumerate(SCORES):
         problem = problems(name, place)[index]
-        counted = dict(zip(COSTS, problem.cost(picks).tolist(), strict=True))
-        assert counted == MODEL.of(architecture)
+        assert dict(zip(COSTS, problem.cost(picks).tolist(), strict=True)) == MODEL.of(architecture)
         assert problem.score(picks) == pytest.approx(score.of(architecture), rel=1e-12)
 
 

@@ -116,8 +116,7 @@ def test_around_holds_what_the_space_does_not() -> None:
     own = {"depth": 5, "hidden": 224, "head_size": 56, "heads": 8, "kv_heads": 2, "ffn": 1024}
     cut = thin(around(thin(THIN), own, 0.1, ()))
     assert exclusions(cut, own) == []
-    again = thin(around(cut, own, 0.1, cut.settings.keys()))
-    assert again.settings == cut.settings
+    assert thin(around(cut, own, 0.1, cut.settings.keys())).settings == cut.settings
 
 
 def test_ranges_that_are_given_are_only_cut() -> None:

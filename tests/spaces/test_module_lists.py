@@ -98,8 +98,7 @@ def test_table_vii_layers(name: str, d: int, f: int) -> None:
     assert shapes(layer, "attention") == Counter([(3 * d, d), (d, d), *relative])
     assert shapes(layer, "ffn") == Counter([(f, d), (d, f)])
     assert [matrix.parts for matrix in layer.matrices] == [3] + [1] * (len(layer.matrices) - 1)
-    residual = [layer.matrices[1], layer.matrices[-1]]
-    scaled = residual if name == "gpt2" else []
+    scaled = [layer.matrices[1], layer.matrices[-1]] if name == "gpt2" else []
     assert [matrix for matrix in layer.matrices if matrix.scaled] == scaled
     assert (layer.width, layer.query_width, layer.kv_width) == (d, d, d)
     assert names(layer) == ("qkv o up down" if name == "gpt2" else "qkv o relative up down")
@@ -171,5 +170,4 @@ def test_pit_layers(base: int, ratio: float, stages: tuple[int, ...], heads: tup
 def test_the_matrices_of_heads_are_named() -> None:
     llama = make_space("llama", tied=False)
     for space in (llama, make_space("bert"), make_space("autoformer"), make_space("pit")):
-        matrices = next(space.backbones()).ends.head_matrices
-        assert {matrix.name for matrix in matrices} == {"head"}
+        assert {matrix.name for matrix in next(space.backbones()).ends.head_matrices} == {"head"}

@@ -60,8 +60,7 @@ def test_the_deviation_is_pooled_within_networks() -> None:
 
 def test_there_is_no_ceiling_without_repeats_and_none_above_pure_noise() -> None:
     assert noise_ceiling(np.arange(5.0), np.arange(5)) is None
-    result = np.random.default_rng(0).normal(size=400)
-    ceiling = noise_ceiling(result, np.arange(400) % 20)
+    ceiling = noise_ceiling(np.random.default_rng(0).normal(size=400), np.arange(400) % 20)
     assert ceiling is not None
     assert abs(ceiling.tau) < 0.35
     with pytest.raises(ValueError, match="do not pair"):

@@ -77,14 +77,12 @@ def test_another_seed_is_another_order() -> None:
 
 
 def test_sequences_begin_and_end_as_the_tokenizer_has_it() -> None:
-    corpus = Corpus((text(400),), 8, (900,), (901,))
-    sequence = corpus.sequence(0, 2).tolist()
+    sequence = Corpus((text(400),), 8, (900,), (901,)).sequence(0, 2).tolist()
     assert sequence == [900, 12, 13, 14, 15, 16, 17, 901]
 
 
 def test_numbers_tell_windows_apart() -> None:
-    corpus = Corpus((text(300, "a"), text(500, "b")), 5)
-    data = Sequences(corpus, 120, 0)
+    data = Sequences(Corpus((text(300, "a"), text(500, "b")), 5), 120, 0)
     ids, numbers = batch_of(data)
     assert len(set(numbers.tolist())) == len({tuple(row) for row in data.pairs.tolist()})
     for row, number in zip(ids, numbers, strict=True):
@@ -273,6 +271,5 @@ def test_with_a_vocabulary_tokens_are_replaced_as_bert_does() -> None:
     assert abs(shares[1] - 0.1) < 5 * (0.1 * 0.9 / 6000) ** 0.5
     assert len(drawn.unique()) > 300
     assert int(drawn.max()) < 1000
-    again = masked(ids, 0, 5, vocabulary=1000, edges=(1, 1))
-    assert torch.equal(again[0], inputs)
+    assert torch.equal(masked(ids, 0, 5, vocabulary=1000, edges=(1, 1))[0], inputs)
     assert torch.equal(masked(ids, 0, 5, edges=(1, 1))[1], labels)

@@ -63,8 +63,7 @@ def test_a_token_is_drawn_where_the_distribution_function_passes(rows: int, size
     allowed = torch.rand(size, generator=generator) < 0.7
     allowed[int(torch.randint(size, (1,), generator=generator))] = True
     uniforms = torch.rand(rows, generator=generator)
-    tokens = drawn(logits, allowed, uniforms)
-    for row, token in enumerate(tokens.tolist()):
+    for row, token in enumerate(drawn(logits, allowed, uniforms).tolist()):
         weights = [float(logits[row, k].double().exp()) * bool(allowed[k]) for k in range(size)]
         below, total = sum(weights[:token]), sum(weights)
         assert allowed[token]

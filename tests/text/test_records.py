@@ -292,10 +292,8 @@ def test_no_special_token_comes_twice(template: str, adds_bos: bool, tmp_path: P
     place = made(tmp_path, "rows.jsonl", [{"messages": CHAT}] * 4)
     (turns,) = encoded(tokenizer, [tokenizer.apply_chat_template(CHAT, tokenize=False).replace("<s>", "")])
     assert turns[-1] == 1
-    begun = [0] if adds_bos or template.startswith(BEGUN) else []
-    wanted = [*begun, *turns] * 4
-    healed = token_file(str(place), tokenizer, 1 << 20).ids.tolist()
-    assert healed == wanted
+    wanted = [*([0] if adds_bos or template.startswith(BEGUN) else []), *turns] * 4
+    assert token_file(str(place), tokenizer, 1 << 20).ids.tolist() == wanted
     text = read_text(place, chat_renderer(tokenizer))
     assert running_tokens(text, tokenizer, 1, len(wanted)).ids[0].tolist() == wanted
 

@@ -175,8 +175,7 @@ def test_bad_input_is_one_line_and_writes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    bert = transformers.BertConfig().to_dict()
-    (tmp_path / "bert.json").write_text(json.dumps(bert))
+    (tmp_path / "bert.json").write_text(json.dumps(transformers.BertConfig().to_dict()))
     zerolm("init", "run", *flags).refused(words)
     assert not (tmp_path / "run").exists()
 

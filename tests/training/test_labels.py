@@ -118,8 +118,7 @@ def test_labels_come_as_they_are_trained(text: LabelText, few: list[Architecture
     stopped = labels_as_trained(runs(few), text, REQUEST)
     assert next(stopped)[0] == 0
     stopped.close()
-    places = [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)]
-    assert places == [1, 0]
+    assert [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)] == [1, 0]
 
 
 def test_compiled_parts(text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,10 +284,8 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SMALL)
 def test_every_space_of_text_is_trained(name: str, tmp_path: Path) -> None:
     """From the loss of guessing: the logarithm of the number of tokens that are known."""
-    source = str(some_text(tmp_path))
-    text = LabelText.of(source, name, parsed(name, SMALL[name]), REQUEST, silent)
-    architecture = drawn(text.space, 1, 0)[0]
-    (label,) = train_all(runs([architecture]), text, replace(REQUEST, tokens=1600))
+    text = LabelText.of(str(some_text(tmp_path)), name, parsed(name, SMALL[name]), REQUEST, silent)
+    (label,) = train_all(runs([drawn(text.space, 1, 0)[0]]), text, replace(REQUEST, tokens=1600))
     losses = list(label.losses.values())
     known = text.classes or text.space.settings["vocab"]
     assert losses[-1] < losses[0] < 1.3 * float(torch.tensor(float(known)).log())

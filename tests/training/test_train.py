@@ -43,8 +43,7 @@ def test_kills_change_no_weight(tmp_path: Path) -> None:
             lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]
         )
         assert ended == signal.SIGKILL
-    last = last_checkpoint(tmp_path / "killed")
-    assert last is not None
+    assert last_checkpoint(tmp_path / "killed") is not None
     assert difference(trained(tmp_path / "killed", plan, name), whole) <= 1e-6
     logs = [(tmp_path / run / LOG).read_text() for run in ("whole", "killed")]
     steps = [[json.loads(line)["step"] for line in log.splitlines()] for log in logs]
@@ -81,8 +80,7 @@ def test_killed_in_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plac
 
 def test_accumulation_is_one_batch(tmp_path: Path) -> None:
     whole = trained(tmp_path / "1", request(6, execution=in_parts(1)))
-    ours = trained(tmp_path / "2", request(6, execution=in_parts(2)))
-    assert difference(ours, whole) <= 1e-5
+    assert difference(trained(tmp_path / "2", request(6, execution=in_parts(2))), whole) <= 1e-5
     with pytest.raises(ValueError, match=r"a batch of 4 .* 1 processes x 3 micro-batches; 3 does"):
         trained(tmp_path / "3", request(6, execution=in_parts(3)))
 
@@ -160,8 +158,7 @@ def test_a_teacher_is_run_once(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fill(teacher_cache("a", corpus(), 64, 2.0, 5), parent, corpus(), sequences.pairs, 2.0, interrupted)
-    left = teacher_cache("a", corpus(), 64, 2.0, 5).missing(sequences.numbers)
-    assert 0 < len(left) < len(sequences)
+    assert 0 < len(teacher_cache("a", corpus(), 64, 2.0, 5).missing(sequences.numbers)) < len(sequences)
     fill(teacher_cache("a", corpus(), 64, 2.0, 5), parent, corpus(), sequences.pairs, 2.0)
     cache = teacher_cache("a", corpus(), 64, 2.0, 5)
     fill(cache, None, corpus(), sequences.pairs, 2.0)  # type: ignore[arg-type]
@@ -274,8 +271,7 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.optim.AdamW, "step", noted)
     schedule = Schedule(1e-3, warmup=0.25, decay=0.5)
     plan = TrainingRequest(20 * BATCH * LENGTH, BATCH, LENGTH, schedule, checkpoints=1)
-    student = learner()
-    train(student, data(plan), plan, TrainingRun(tmp_path))
+    train(learner(), data(plan), plan, TrainingRun(tmp_path))
     assert len(rates) == 20
     assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert rates[5:11] == pytest.approx([1e-3] * 6)
@@ -309,8 +305,7 @@ def test_a_run_by_time_lasts_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert shown[-1] == (60_000, 60_000)
     assert [row["seconds"] for row in result.rows][-1] == 60
     assert len(result.rows) == 1 + min(plan.measured, result.steps)
-    last = last_checkpoint(tmp_path)
-    assert last is not None
+    assert last_checkpoint(tmp_path) is not None
     now[0] = 1000.0
     again = train(learner(), data(plan), plan, run)  # nothing is left of its time
     assert again.steps <= result.steps + 1

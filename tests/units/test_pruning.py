@@ -76,14 +76,12 @@ def test_a_child_without_a_layer_still_generates(name: str) -> None:
 def test_repaired_matrices_are_put_in_as_they_are_stored() -> None:
     network = model("gpt2")
     cut = some_cut(network, (1,))
-    kept = len(cut.layers[0]["ffn"])
-    weight, bias = np.ones((kept, 48), np.float32), np.full(48, 2, np.float32)
+    weight, bias = np.ones((len(cut.layers[0]["ffn"]), 48), np.float32), np.full(48, 2, np.float32)
     repaired = Repaired({(1, "down"): weight, (1, "down_bias"): bias})
     (layer,) = layers_of(apply_in_memory(network, cut, repaired))
     assert layer.ffn_out.get_parameter("weight").tolist() == weight.tolist()
     assert layer.ffn_out.get_parameter("bias").tolist() == bias.tolist()
-    named = repaired.named(lambda role, layer: f"{layer}.{role}")
-    assert list(named) == ["1.down", "1.down_bias"]
+    assert list(repaired.named(lambda role, layer: f"{layer}.{role}")) == ["1.down", "1.down_bias"]
 
 
 LABELS = ("q", "kv", "ffn", "q+kv+kv", "ffn+ffn", "kv+q", "hidden", "vocab")

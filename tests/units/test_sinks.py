@@ -101,8 +101,7 @@ def test_what_cancels_a_massive_activation_is_a_sink_too() -> None:
         matrix(last.ffn_out).neg_()  # type: ignore[arg-type]
         for part in map(matrix, last.ffn_in):  # of the normalised stream the massive channel is nearly all
             part[list(NEURONS), CHANNEL] = part[list(NEURONS), 2]
-    found = sinks(stream(network))
-    assert found.neurons[LAYER + 1].tolist() == list(NEURONS)
+    assert sinks(stream(network)).neurons[LAYER + 1].tolist() == list(NEURONS)
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "gpt2"])

@@ -170,8 +170,7 @@ def test_fisher_information_is_that_of_autograd(with_stream: bool) -> None:
 def test_gains_of_norms_behind_outputs_are_those_of_their_gradients(name: str) -> None:
     """Moments of an output's gradients are nearer to those by gains than to the mean without them."""
     network, generator = model(name), torch.Generator().manual_seed(0)
-    norms = [norm for layer in layers_of(network) for norm in layer.behind.values()]
-    for norm in norms:
+    for norm in [norm for layer in layers_of(network) for norm in layer.behind.values()]:
         shape = norm.weight.shape
         norm.weight.data = torch.exp(2 * torch.randn(shape, generator=generator)).to(norm.weight)
     fisher = loss_moments(network, TOKENS).fisher

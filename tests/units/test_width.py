@@ -186,8 +186,7 @@ def test_a_stream_that_is_narrower_than_it_looks_is_cut_exactly(
     carved = carve(parent.folder, tmp_path / "child", keep_hidden=0.75, **{**more, "repair": "none"})
     assert carved.cut.hidden == 36
     assert carved.stream.kept_energy == pytest.approx(1, abs=1e-5)
-    loss = Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}]))
-    assert abs(loss.of_cut(carved.cut)) < most
+    assert abs(Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}])).of_cut(carved.cut)) < most
     child = outputs(load_model(tmp_path / "child", True))
     wanted = outputs(open_model(parent))
     assert (child - wanted).abs().max() < 50 * STEP[dtype] * wanted.abs().max()
@@ -237,8 +236,7 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
     """Of the last norm, with everything below whole: the ridge solution, written out."""
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     many = Tokens(torch.randint(64, (24, 16), generator=torch.Generator().manual_seed(1)))
-    basis = weights_basis(checkpoint)
-    cut = narrowed(checkpoint, basis, 32, False)
+    cut = narrowed(checkpoint, weights_basis(checkpoint), 32, False)
     repaired = repair(mapped_model(checkpoint), cut, many)
     parent = open_model(checkpoint)
     child = apply_in_memory(parent, cut, repaired)
@@ -280,8 +278,7 @@ def test_what_cannot_be_narrowed_is_refused(case: str, tmp_path: Path) -> None:
 def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None:
     """Each role, in one layer or another, with its rows or columns in another order: the proof says so."""
     parent = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
-    basis = weights_basis(parent)
-    cut = narrowed(parent, basis, 24, parent.layout.tied)
+    cut = narrowed(parent, weights_basis(parent), 24, parent.layout.tied)
     (tmp_path / "child").mkdir()
     config = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent).config
     (tmp_path / "child" / "config.json").write_text(json.dumps(config))

@@ -74,8 +74,7 @@ def test_the_page_is_small_however_many_points_the_front_has(result: SearchRepor
     ]
     choice = result.pick.architecture
     for i, point in enumerate(points):
-        choices_of = {**choice.choices, "note": i}
-        points[i] = replace(point, architecture=replace(choice, choices=choices_of))
+        points[i] = replace(point, architecture=replace(choice, choices={**choice.choices, "note": i}))
     page = replace(result, front=replace(result.front, points=points)).page()
     assert len(page) < 250_000
     assert len(records(page)["records"]) <= FRONT_POINTS + len(result.best) + len(result.baselines) + 1

@@ -109,16 +109,13 @@ def test_a_pick_tells_its_ratio_and_its_worth(tokens: str | None) -> None:
 
 
 def test_the_page_has_the_ridge() -> None:
-    report = by_shape()
-    (sheet,) = (sheet for sheet in report.sheets() if sheet.title == "Depth against width")
-    on = sheet.rows[[row[0] for row in sheet.rows].index("1 x")]
-    assert on[2] == "0.0 % (95 %: 0.0 to 0.0)"
+    (sheet,) = (sheet for sheet in by_shape().sheets() if sheet.title == "Depth against width")
+    assert sheet.rows[[row[0] for row in sheet.rows].index("1 x")][2] == "0.0 % (95 %: 0.0 to 0.0)"
     costs = [float(str(row[2]).split()[0]) for row in sheet.rows]
     middle = costs.index(0.0)
     assert costs[: middle + 1] == sorted(costs[: middle + 1], reverse=True)
     assert costs[middle:] == sorted(costs[middle:])
-    others = searched(max_params="16M").sheets()
-    assert "Depth against width" not in [sheet.title for sheet in others]
+    assert "Depth against width" not in [sheet.title for sheet in searched(max_params="16M").sheets()]
 
 
 def test_a_training_beyond_the_data_is_told() -> None:

@@ -75,8 +75,7 @@ def test_moments_are_those_of_whole_gradients(name: str, text: str, tmp_path: Pa
         model.zero_grad()
         log = model(**batch).logits.float().log_softmax(-1).flatten(0, 1)
         generator = torch.Generator().manual_seed(index)
-        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
-        (-log.gather(1, drawn).sum()).backward()
+        (-log.gather(1, torch.multinomial(log.detach().exp(), 1, generator=generator)).sum()).backward()
         gradients = {key: each.grad for key, each in model.named_parameters() if each.grad is not None}
         for stored, gradient in by_tensor(checkpoint, gradients, body_prefix(model)):
             totals[stored] = totals.get(stored, 0.0) + gradient.double().square().numpy()
@@ -159,8 +158,7 @@ def test_types_keep_bytes_beside_any_cut(name: str, cuts: dict[str, Any], text: 
     else:
         assert 0 < typed < 2 * carved.losses["measured"]  # repaired after the cut, then rounded
     assert json.loads((out / "recipe.json").read_text())["types"] == as_plain(carved.types)
-    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
-    assert rebuilt.types == carved.types
+    assert rebuild(out / "recipe.json", parent, again, form="gguf", text=text).types == carved.types
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     if name == "mixtral" and carved.cut.is_whole:
         importances = {
@@ -194,8 +192,7 @@ def test_estimates_are_those_of_the_cut_child(name: str, text: str, tmp_path: Pa
     parent, by = estimates.parent, FirstUnits(None)
     allowed = estimates.checkpoint.family.cut
     groups = parent.kv_heads // 2 if allowed.heads else parent.kv_heads
-    ffn = parent.ffn // 2 if allowed.ffn else parent.ffn
-    sizes = ((groups, parent.kv_heads), (ffn, parent.ffn))
+    sizes = ((groups, parent.kv_heads), (parent.ffn // 2 if allowed.ffn else parent.ffn, parent.ffn))
     choices = Choices(tuple(tuple(sorted(set(each))) for each in sizes), (parent.depth,))
     roles, plain = estimates.in_layers(choices, by), estimates.plain(choices)
     for at in np.ndindex(choices.shape):

@@ -68,8 +68,7 @@ def test_rows_by_threads_are_those_of_one(kind: WeightType, weighed: bool) -> No
     raw = quantised(values, kind, importances)
     assert raw.shape == (len(values), kind.size(256))
     assert (raw == quantised(values, kind, importances, threads=3)).all()
-    error = np.square(dequantised(raw, kind) - values).mean()
-    assert error < 16 * 4.0**-kind.bits
+    assert np.square(dequantised(raw, kind) - values).mean() < 16 * 4.0**-kind.bits
 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q5_K", "Q4_K", "Q3_K", "IQ4_XS", "IQ3_S"])

@@ -69,8 +69,7 @@ def test_with_full_width_it_is_plain_repair(either: Session) -> None:
     whole, cut = cuts(either)
     assert not either.repaired(whole).arrays
     plain = either.repaired(cut)
-    types = typed(either, cut, plain, "F32").types
-    knowing = either.repaired(cut, None, types)
+    knowing = either.repaired(cut, None, typed(either, cut, plain, "F32").types)
     assert plain.arrays.keys() == knowing.arrays.keys()
     for place, values in plain.arrays.items():
         np.testing.assert_allclose(knowing.arrays[place], values, atol=1e-5)
@@ -80,8 +79,7 @@ def test_with_full_width_it_is_plain_repair(either: Session) -> None:
 def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, either: Session) -> None:
     cut = cuts(either)[number]
     plain = either.repaired(cut)
-    types = typed(either, cut, plain, "Q4_0").types
-    knowing = either.repaired(cut, None, types)
+    knowing = either.repaired(cut, None, typed(either, cut, plain, "Q4_0").types)
     losses = [
         either.typed_loss(typed(either, cut, repaired, "Q4_0"), repaired) for repaired in (plain, knowing)
     ]

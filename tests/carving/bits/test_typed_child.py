@@ -77,8 +77,7 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     out, again = tmp_path / "child", tmp_path / "again"
     carved = carve(parent, out, max_weight_bytes="0.12x", shape=shape, text=text, **QUICK)
     check_written(carved, out, int(0.12 * carved.costs["parent"]["weight_bytes"]))
-    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
-    assert rebuilt.types == carved.types
+    assert rebuild(out / "recipe.json", parent, again, form="gguf", text=text).types == carved.types
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     report = CarvingReport(**vars(carved.child))
     assert CarvingReport.from_json(json.loads(json.dumps(report.to_json()))) == report
@@ -104,8 +103,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
     other = Checkpoint.open(typed_parent(tmp_path / "other", seed=1))
     with pytest.raises(ValueError, match="has other numbers than the child"):
         WrittenChild(WeighedChild(Child(other, weighed.cut)), types, file).check()
-    header = read_gguf_header(file)
-    assert {BY_NUMBER[kind].name for kind in header.types.values()} == {"Q8_0", "F32"}
+    assert {BY_NUMBER[kind].name for kind in read_gguf_header(file).types.values()} == {"Q8_0", "F32"}
 
 
 @pytest.mark.parametrize(
@@ -198,8 +196,7 @@ def scaled_parent(folder: Path, kind: str) -> Path:
     """A decoder with factors on its stream in the folder, whose norms are not all alike."""
     torch.manual_seed(0)
     sizes = SIZES | {"head_dim": 16, "tie_word_embeddings": True} | SCALED[kind]
-    config = AutoConfig.for_model(kind, **sizes)
-    model = AutoModelForCausalLM.from_config(config)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
     for parameter in model.parameters():
         parameter.data.add_(0.2 * torch.randn_like(parameter) * (parameter.dim() == 1))
     model.save_pretrained(folder)

@@ -139,8 +139,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
             None: [(0, float(by.without_layer[layer]))]
         }
         for g, f in itertools.product(range(2), range(3)):
-            cut = float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f])
-            rows = [(2 * 4 * 64, cut)]
+            rows = [(2 * 4 * 64, float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f]))]
             for role, one in roles.items():
                 size = g if unit_of_role(role) is UNITS[0] else f
                 rows = [
@@ -176,8 +175,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
 @given(st.integers(0, 50), st.floats(0.2, 1.0), st.booleans())
 def test_the_plan_is_the_best(estimates: TypeEstimates, seed: int, share: float, uniform: bool) -> None:
     checkpoint, by = estimates.checkpoint, table(seed)
-    whole = sum(2 * one.count for one in checkpoint.tensors.values())
-    budget = int(share * whole / 2)
+    budget = int(share * sum(2 * one.count for one in checkpoint.tensors.values()) / 2)
     request = SizeRequest.of(
         budgets={"max_weight_bytes": budget}, shape="uniform" if uniform else "per-layer", multiple_of=32
     )
@@ -200,8 +198,7 @@ def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:
     within = Within(60_000, Budgets.of({"max_kv_bytes": budgets["max_kv_bytes"]}), StoredCosts())
     plan = typed_plans(estimates, by, request, within)[0]
     assert len(plan.cut.layers) * len(plan.cut.layers[0]["groups"]) <= 2
-    loose = typed_plans(estimates, by, request, of(60_000))[0]
-    assert loose.loss <= plan.loss
+    assert typed_plans(estimates, by, request, of(60_000))[0].loss <= plan.loss
     with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):
         typed_plans(estimates, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)
 
@@ -339,6 +336,5 @@ def test_a_budget_of_the_fewest_bytes_is_kept(seed: int) -> None:
     layers = (Either(next(names), (All(tuple(map(table, range(7)))),)) for _ in range(4))
     tree = All((*layers, table(0)))
     least = least_bytes(tree)
-    best = least_loss(tree, least)
-    assert best.bytes == least
+    assert least_loss(tree, least).bytes == least
     assert least_loss(tree, least - 1) is None

@@ -140,8 +140,7 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     assert [row.neurons.kept for row in first.experts.layers] == [row["neurons"] for row in recipe["experts"]]
     assert "neurons: 16 of each expert stay" in (tmp_path / "first" / "README.md").read_text()
-    again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
-    assert again.costs == first.costs
+    assert rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again").costs == first.costs
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
     sound = recipe["experts"][0]["neurons"]
     faults: list[tuple[Any, str]] = [

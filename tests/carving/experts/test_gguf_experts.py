@@ -58,8 +58,7 @@ def test_a_child_is_the_same_file_by_every_way(kind: str, tmp_path: Path) -> Non
     child, kept = fewer_of(file, tmp_path / "child")
     carve(parent, tmp_path / "folder", **flags)
     assert kept == {layer: row.tolist() for layer, row in kept_in(tmp_path / "folder").items()}
-    carved = carve(parent, tmp_path / "as file", form="gguf", **flags)
-    assert carved.verified.difference <= 5e-3
+    assert carve(parent, tmp_path / "as file", form="gguf", **flags).verified.difference <= 5e-3
     theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
     for ours in (read(child), read(tmp_path / "as file" / child.name)):
         assert ours.keys() == theirs.keys()
@@ -77,8 +76,7 @@ def test_taken_out_and_quantised_in_either_order(kind: str, name: str, tmp_path:
     """Blocks lie within rows, so that the child of the quantised file is the quantised child."""
     file = gguf_parent(tmp_path, kind)
     typed = quantised(file, name, tmp_path / "typed.gguf")
-    kinds = {tensor[0].name for key, tensor in read(typed).items() if "_exps.weight" in key}
-    assert name in kinds
+    assert name in {tensor[0].name for key, tensor in read(typed).items() if "_exps.weight" in key}
     child, _ = fewer_of(typed, tmp_path / "child")
     plain, _ = fewer_of(file, tmp_path / "plain")
     wanted, ours = read(quantised(plain, name, tmp_path / "other.gguf")), read(child)
@@ -159,8 +157,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     file = gguf_parent(tmp_path, "qwen3_moe")
     child, _ = fewer_of(file, tmp_path / "child")
     recipe = tmp_path / "child" / "recipe.json"
-    again = rebuild(recipe, file, tmp_path / "again")
-    assert again.note == ""
+    assert rebuild(recipe, file, tmp_path / "again").note == ""
     assert (tmp_path / "again" / child.name).read_bytes() == child.read_bytes()
     document = json.loads(recipe.read_text())
     for change, message in (

@@ -97,8 +97,7 @@ def test_a_wrapper_says_in_its_text_part_how_it_is_stored(tmp_path: Path) -> Non
     whole = {"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"]}
     whole |= {"tie_word_embeddings": False, "text_config": text}
     (folder / "config.json").write_text(json.dumps(whole))
-    carved = carve(folder, out, **BY_CHANCE)
-    assert carved.verified is not None
+    assert carve(folder, out, **BY_CHANCE).verified is not None
     child = json.loads((out / "config.json").read_text())
     assert child["text_config"]["n_routed_experts"] == 4
     assert child["text_config"]["quantization_config"]["ignore"] == [*listed[:4], "re:.*self_attn.*"]

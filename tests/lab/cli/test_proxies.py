@@ -78,8 +78,7 @@ def test_a_benchmark(zerolm: Zerolm, computed: list[str]) -> None:
     assert len(computed) == 24
     assert set(found["values"]) == set(proxy_names())
     assert not found["left_out"]
-    ranked = {row["score"] for row in found["rows"]}
-    assert set(found["proxies"]) - {"params"} <= ranked
+    assert set(found["proxies"]) - {"params"} <= {row["score"] for row in found["rows"]}
     assert found["metric"] == "loss"
     assert found["params"] == found["proxies"]["params"]
     assert found["libra"]["calibration"] + found["libra"]["test"] == 24
@@ -219,8 +218,7 @@ def test_what_bench_leaves_out_is_said(zerolm: Zerolm, monkeypatch: pytest.Monke
 def test_random_tokens_are_said_beside_the_scores(zerolm: Zerolm, tmp_path: Path) -> None:
     llamas(Path("mine.csv"), 4)
     asked = ("lab", "bench", "mine.csv", "--proxies", "snip", "--store", "s")
-    ran = zerolm(*asked, "--out", "folder")
-    assert "Tokens are sampled at random" in ran.out
+    assert "Tokens are sampled at random" in zerolm(*asked, "--out", "folder").out
     assert "Tokens are sampled at random" in Path("folder", "report.html").read_text()
     assert "tokens are sampled at random" in json.loads(zerolm(*asked, "--json").out)["note"]
     assert "note" not in json.loads(zerolm("bench", "run", "mine.csv", "--json").out)

@@ -89,8 +89,7 @@ def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path, net_
     ("starts", "heads"), [("scratch", "keep"), ("supernet", "fuse"), ("scratch", "remove")]
 )
 def test_a_path_is_trained_further(starts: Any, heads: Any, tmp_path: Path, net_in: NetIn) -> None:
-    net = net_in(tmp_path, "elastic-causal")
-    choices = net.architecture([0, 8]).choices
+    choices = net_in(tmp_path, "elastic-causal").architecture([0, 8]).choices
     request = ExportRequest(choices, starts, heads, training=run_of(20))
     exported = export(tmp_path / "net", request, tmp_path / "path")
     assert exported.losses["after"] < exported.losses["before"]
@@ -202,8 +201,7 @@ def refused(call: Callable[[], object], message: str) -> None:
 
 
 def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in: NetIn) -> None:
-    net = net_in(tmp_path)
-    choices = net.architecture([0, 1]).choices
+    choices = net_in(tmp_path).architecture([0, 1]).choices
     refused(lambda: ExportRequest(choices, "scratch"), "from scratch, or a teacher, are of no use without")
     wide = {"layers": [{**layer, "ffn": 9} for layer in choices["layers"]]}
     out, net_folder = tmp_path / "path", tmp_path / "net"

@@ -20,8 +20,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 @given(SEEDS, st.integers(1, 6), st.integers(6, 12), st.integers(8, 30))
 def test_data_of_rank_r_have_r_components(seed: int, rank: int, f: int, n: int) -> None:
-    features = normal(seed, n, rank) @ normal(seed + 1, rank, f) + 100.0
-    assert pca_count(features, 1 - 1e-12) == rank
+    assert pca_count(normal(seed, n, rank) @ normal(seed + 1, rank, f) + 100.0, 1 - 1e-12) == rank
 
 
 @given(SEEDS, st.floats(0.5, 0.999), st.integers(2, 40))
@@ -58,8 +57,7 @@ def test_the_best_scores_that_can_grow_do(units: list[list[int]], seed: int, cou
     widths = np.array(units) * 8
     scores = np.random.default_rng(seed).integers(0, 4, widths.shape).astype(float)
     twin, left = widths.copy(), count
-    places = sorted(product(*map(range, widths.shape)), key=lambda place: -scores[place])
-    for place in places:
+    for place in sorted(product(*map(range, widths.shape)), key=lambda place: -scores[place]):
         if left > 0 and twin[place] + 8 <= 48:
             twin[place] += 8
             left -= 1

@@ -49,8 +49,7 @@ def test_similarities_are_those_of_the_contexts(name: str) -> None:
         step.o.register_forward_pre_hook(lambda _, given: contexts.append(given[0]))
     for tokens in (False, True):
         contexts.clear()
-        rows = head_similarity(network, IDS, tokens=tokens)
-        for x, similarity in zip(contexts, rows, strict=True):
+        for x, similarity in zip(contexts, head_similarity(network, IDS, tokens=tokens), strict=True):
             heads = x.unflatten(2, (4, -1)).permute(2, 0, 1, 3)  # type: ignore[no-untyped-call]
             samples = heads.reshape(4, 45, -1) if tokens else heads.reshape(4, 5, -1)
             assert torch.allclose(similarity, cka(samples))
@@ -107,8 +106,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 def test_heads_resemble_themselves_moved(unbiased: bool, seed: int, n: int, d: int, scale: float) -> None:
     head = normal(seed, n, d)
     turned, _ = torch.linalg.qr(normal(seed + 1, d, d))
-    other = normal(seed + 2, n, d)
-    similarity = cka(torch.stack([head, head @ turned * scale + 5.0, other]), unbiased)
+    similarity = cka(torch.stack([head, head @ turned * scale + 5.0, normal(seed + 2, n, d)]), unbiased)
     torch.testing.assert_close(similarity, similarity.mT)
     torch.testing.assert_close(similarity.diagonal(), torch.ones(3, dtype=torch.float64))
     assert float(similarity[0, 1]) == pytest.approx(1.0, abs=1e-9)
@@ -133,8 +131,7 @@ def test_the_unbiased_estimator_is_that_of_song(seed: int, n: int) -> None:
     def hsic(k: Tensor, other: Tensor) -> float:
         k, other = (part - part.diag().diag() for part in (k, other))
         middle = k.sum() * other.sum() / ((n - 1) * (n - 2))
-        terms = (k @ other).trace() + middle - 2 / (n - 2) * (k @ other).sum()
-        return float(terms / (n * (n - 3)))
+        return float(((k @ other).trace() + middle - 2 / (n - 2) * (k @ other).sum()) / (n * (n - 3)))
 
     heads = normal(seed, 2, n, 5)
     a, b = heads @ heads.mT

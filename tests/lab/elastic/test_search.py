@@ -140,8 +140,7 @@ def test_components_are_counted_behind_drawn_paths(supernet: Supernet) -> None:
     assert (counts >= 1).all()
     assert (counts <= np.minimum(supernet.widths.numpy(), 59)).all()
     assert (pca_counts(supernet, inputs, draws=3) == counts).all()
-    twin = made(seed=7)
-    one = pca_counts(twin, inputs, draws=1)
+    one = pca_counts(made(seed=7), inputs, draws=1)
     assert (one == np.round(one)).all()
     assert supernet.training
 
@@ -167,8 +166,7 @@ def test_kills_repeat_no_path(supernet: Supernet, tmp_path: Path, monkeypatch: p
     resumed = search_paths(supernet, inputs, labels, asked, store=store)
     assert measured == 60 + 100 - 59
     monkeypatch.setattr(module, "path_loss", path_loss)
-    whole = search_paths(supernet, inputs, labels, asked)
-    assert resumed.best == whole.best
+    assert resumed.best == search_paths(supernet, inputs, labels, asked).best
     assert len(file.read_text(encoding="utf-8").splitlines()) == 100 + 1  # with the torn one
     other = loss_score(made(seed=1), inputs, labels, store=store)
     other.of(made(seed=1).architecture([0] * made().shape[0]))

@@ -64,8 +64,7 @@ def test_its_checkpoint_is_told_and_cut_like_any_other(tmp_path: Path, ffn: int,
     architecture, network = drawn(
         space, depth=2, hidden=24, heads=6, head_size=4, kv_heads=6, ffn=ffn, ffn_stack=ffn_stack
     )
-    stock = stock_llama(space, architecture, network.module)
-    stock.save_pretrained(tmp_path / "parent")
+    stock_llama(space, architecture, network.module).save_pretrained(tmp_path / "parent")
     ledger = zerolm.ledger(tmp_path / "parent").to_json()
     energies = {role: [layer[role]["energy"] for layer in ledger["layers"]] for role in ("attention", "ffn")}
     for role, told in energies.items():

@@ -44,8 +44,7 @@ def bins_of(values: Floats, bins: int) -> list[int]:
     for i in range(1, bins):
         place = Fraction((len(order) - 1) * i, bins)
         low = math.floor(place)
-        high = min(low + 1, len(order) - 1)
-        edges.append(order[low] + (place - low) * (order[high] - order[low]))
+        edges.append(order[low] + (place - low) * (order[min(low + 1, len(order) - 1)] - order[low]))
     return [sum(edge < value for edge in edges) for value in map(Fraction, values.tolist())]
 
 

@@ -84,8 +84,7 @@ def test_variances_are_never_negative_and_zero_without_variation(values: list[fl
 def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None:
     network = made(name, wide=True, random=0.1)
     batch = batch_for(network)
-    passes = Passes(network, batch, Protocol(parts=parts), ["curvature"])
-    found = passes.loss.curvature
+    found = Passes(network, batch, Protocol(parts=parts), ["curvature"]).loss.curvature
     w = [weight.detach().clone() for weight in network.weights]
     step = 1e-4 / math.sqrt(sum(float(x.square().sum()) for x in w))
 
@@ -98,8 +97,7 @@ def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None
     ahead, behind = gradients(1), gradients(-2)
     largest = max(float(x.abs().max()) for x in found.values())
     for linear, product in found.items():
-        difference = (ahead[linear] - behind[linear]) / (2 * step)
-        assert (product - difference).abs().max() <= 1e-5 * largest
+        assert (product - ((ahead[linear] - behind[linear]) / (2 * step))).abs().max() <= 1e-5 * largest
 
 
 class Scale(nn.Module):
@@ -126,8 +124,7 @@ def test_flow_of_a_network(name: str, faithful: bool) -> None:
     """Against a rebuilt copy: absolute parameters, float64, ones into the layers."""
     network = made(name, random=0.1)
     protocol = Protocol("faithful" if faithful else "sane", parts=1)
-    batch = batch_for(network)
-    flow = Passes(network, batch, protocol, ["flow"]).flow
+    flow = Passes(network, batch_for(network), protocol, ["flow"]).flow
     twin = copy.deepcopy(network)
     twin.module.double().train(faithful)
     with torch.no_grad():
@@ -140,8 +137,7 @@ def test_flow_of_a_network(name: str, faithful: bool) -> None:
         torch.manual_seed(0)
         with looking([twin.final], lambda _, x: final.append(x)):
             logits = twin.module(torch.zeros((1, 6), dtype=torch.long))
-    value = final[0].sum() if faithful and network.task == "masked" else logits.sum()
-    value.backward()
+    (final[0].sum() if faithful and network.task == "masked" else logits.sum()).backward()
     largest = max(float(g.abs().max()) for _, g in flow.values())  # equal tokens leave q and k none
     pairs = zip(flow, (twin.with_attention_fused() if faithful else twin).linears, strict=True)
     for mine, other in pairs:

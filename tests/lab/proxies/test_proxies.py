@@ -390,8 +390,7 @@ def test_every_proxy_of_every_family(family: str, mode: Any) -> None:
             scores = find_proxy(name).scores([one.value] * 3)
             assert all(len(column) == 3 for column in scores.values())
             assert all(math.isfinite(x) for column in scores.values() for x in column)
-    left_out = {name for name, one in found.items() if one.left_out}
-    assert left_out <= {"swap", "l_swag", "v_pca", "w_pca"}
+    assert {name for name, one in found.items() if one.left_out} <= {"swap", "l_swag", "v_pca", "w_pca"}
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,7 @@ def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
     """11.21 GMACs in full (printed 11.2); the heuristic subnet has 9.6 G in its linear layers."""
     assert costs_of(bert, COST, space="lonas-bert")["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
     cut = heuristic_of(bert, Prefix(), SizeRequest.of(space="lonas-bert", shape="per-layer"))
-    heads = [len(layer["groups"]) for layer in cut.layers]
-    assert heads == [12] * 10 + [11, 12]
+    assert [len(layer["groups"]) for layer in cut.layers] == [12] * 10 + [11, 12]
     assert [len(layer["ffn"]) for layer in cut.layers][:3] == [2634, 2634, 2627]
     costs = costs_of(bert, COST, cut, "lonas-bert")
     assert 128 * costs["params"] / 1e9 == pytest.approx(9.6, abs=0.05)

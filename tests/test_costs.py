@@ -22,8 +22,7 @@ def test_shapes_hold_every_matrix_of_every_layer(drawn: list[Layer]) -> None:
     assert shapes.present.sum() == sum(len(layer.matrices) for layer in drawn)
     for row, layer in enumerate(drawn):
         for column, matrix in enumerate(layer.matrices):
-            assert shapes.rows[row, column] == matrix.rows
-            assert shapes.cols[row, column] == matrix.cols
+            assert (shapes.rows[row, column], shapes.cols[row, column]) == (matrix.rows, matrix.cols)
             assert shapes.parts[row, column] == matrix.parts
             assert shapes.attention[row, column] == (matrix.role == "attention")
             assert shapes.ffn[row, column] == (matrix.role == "ffn")

@@ -121,8 +121,7 @@ def test_the_wheel_runs_on_newer_pythons(version: str, built: Built) -> None:
 
 def test_the_metadata_say_what_people_look_for(built: Built) -> None:
     metadata = built.metadata
-    assert metadata["Author"] == "the zerolm authors"
-    assert metadata["License-Expression"] == "Apache-2.0"
+    assert (metadata["Author"], metadata["License-Expression"]) == ("the zerolm authors", "Apache-2.0")
     assert metadata["Requires-Python"] == ">=3.11"
     assert not metadata.get_all("Project-URL")
     classifiers = metadata.get_all("Classifier") or []

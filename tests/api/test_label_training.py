@@ -52,8 +52,7 @@ def test_the_file_is_a_benchmark_with_what_was_trained(report: LabelsReport, tmp
         assert row.body_params <= 15_000
         assert network.classes == truth.source["vocabulary"]
     assert [len(entry.repeats.get("loss", ())) for entry in truth.architectures] == [2, 0, 2, 0, 0]
-    assert truth.source["noise"]["runs"] == 6
-    assert truth.source["noise"]["networks"] == 2
+    assert (truth.source["noise"]["runs"], truth.source["noise"]["networks"]) == (6, 2)
     assert truth.source["tokens"] == 160
     assert sorted(truth.architectures[0].results) == [
         "loss", "loss after 128 tokens", "loss after 32 tokens", "loss after 64 tokens",

@@ -94,8 +94,7 @@ def test_a_repeated_pool_is_a_part_of_the_whole(method: str) -> None:
 def test_few_labels_weigh_all_rivals_alike() -> None:
     for count in (LABELS_NEEDED["stack"], rivals.LEAST_STACKED - 1):
         calibration = calibrate(labelled("gpt2", count), seed=1)
-        assert calibration.method == "stack"
-        assert calibration.weights == dict.fromkeys(RIVALS, 0.25)
+        assert (calibration.method, calibration.weights) == ("stack", dict.fromkeys(RIVALS, 0.25))
 
 
 def test_stack_trusts_what_sees_the_cause() -> None:

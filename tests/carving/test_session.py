@@ -248,8 +248,7 @@ def test_a_space_says_the_shape_unless_one_is_given() -> None:
 def test_what_is_not_named_fits(size: SizeRequest, text: str | None, usual: tuple[str, str, str]) -> None:
     methods = methods_of(size, MethodRequest(text=text, seed=3))
     assert (methods.criterion, methods.plan, methods.repair) == usual
-    assert methods.text == (text or ("generated" if usual[0] == "surgeon" else None))
-    assert methods.seed == 3
+    assert (methods.text, methods.seed) == (text or ("generated" if usual[0] == "surgeon" else None), 3)
     named = methods_of(size, MethodRequest("prefix", "heuristic", text, repair="none"))
     assert (named.criterion, named.plan, named.repair) == ("prefix", "heuristic", "none")
 

@@ -294,11 +294,8 @@ def test_the_four_kinds_of_axes(tmp_path: Path) -> None:
     sizes = {"q": 96, "kv": 32, "head": 16, "ffn": 40, "hidden": 48, "vocab": 64, "positions": 32768}
     assert layout.sizes == sizes
     axes = {role: layout.slots[name].axes for role, name in layout.layer(2).items()}
-    assert axes["q"] == ("q", "hidden")
-    assert axes["v"] == ("kv", "hidden")
-    assert axes["o"] == ("hidden", "q")
-    assert axes["q_norm"] == ("head",)
-    assert axes["down"] == ("hidden", "ffn")
+    assert (axes["q"], axes["v"], axes["o"]) == (("q", "hidden"), ("kv", "hidden"), ("hidden", "q"))
+    assert (axes["q_norm"], axes["down"]) == (("head",), ("hidden", "ffn"))
     assert layout.name("q", 3) is None
     assert layout.name("head") == "lm_head.weight"
 

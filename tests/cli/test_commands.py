@@ -20,8 +20,7 @@ def test_search_prints_json_and_writes_a_folder_that_reads_back(zerolm: Zerolm, 
     ran = zerolm(*SMALL, "--out", str(out), "--json")
     assert ran.status == 0
     found = json.loads(ran.out)
-    assert found["question"]["space"]["name"] == "llama"
-    assert found["question"]["score"] == "geo"
+    assert (found["question"]["space"]["name"], found["question"]["score"]) == ("llama", "geo")
     assert found["certificate"].keys() >= {"method", "optimal", "gap", "seconds"}
     assert found["certificate"]["optimal"] is True
     assert found["certificate"]["gap"] == 0.0
@@ -74,8 +73,7 @@ def test_a_configuration_file_equals_the_flags(zerolm: Zerolm, tmp_path: Path) -
 
 def test_spaces_lists_exact_sizes(zerolm: Zerolm) -> None:
     rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--json").out)}
-    assert rows["flexibert"]["size"] == 10_621_440
-    assert rows["gpt2"]["size"] == make_space("gpt2").size()
+    assert (rows["flexibert"]["size"], rows["gpt2"]["size"]) == (10_621_440, make_space("gpt2").size())
     text = zerolm("spaces").out
     for row in rows.values():
         assert f"{row['size']:,}" in text

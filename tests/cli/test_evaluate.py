@@ -108,8 +108,7 @@ def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
     refused(zerolm, "is larger than its parent", *FEW, child="parent", parent="child")
     refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
     same = json.loads(zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").out)
-    assert same["kl"] == pytest.approx(0.0, abs=1e-6)
-    assert same["perplexity"] == same["parent_perplexity"]
+    assert (same["kl"], same["perplexity"]) == (pytest.approx(0.0, abs=1e-6), same["parent_perplexity"])
 
 
 TASK = """

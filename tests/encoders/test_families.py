@@ -185,5 +185,4 @@ def test_a_head_survives(name: str, tmp_path: Path) -> None:
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(ours[0], whole[0], atol=1e-3)
-    assert child.config.id2label == network.config.id2label
-    assert child.config.architectures == [name]
+    assert (child.config.id2label, child.config.architectures) == (network.config.id2label, [name])

@@ -65,8 +65,7 @@ def judged(folder: Path, child: str, *beside: str) -> Evaluated:
 
 
 def same(ours: JudgedNetwork, theirs: JudgedNetwork) -> None:
-    assert ours.params == theirs.params
-    assert ours.values == theirs.values
+    assert (ours.params, ours.values) == (theirs.params, theirs.values)
 
 
 def test_children_stand_beside_one_another_whatever_their_tokens(folder: Path) -> None:

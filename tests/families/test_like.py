@@ -140,8 +140,7 @@ def test_files_may_be_like_each_other_in_any_order(
         (tmp_path / f"{file}.json").write_text(json.dumps(document))
     monkeypatch.setenv(known.FOLDER, str(tmp_path))
     three = known.families()["three"]
-    assert three.config.sizes["vocab"].default == 7
-    assert three.config.sizes["ffn"].field == "inner"
+    assert (three.config.sizes["vocab"].default, three.config.sizes["ffn"].field) == (7, "inner")
     assert three.config.sizes["ffn"].default == LLAMA["config"]["sizes"]["ffn"]["default"]
     assert three.head_classes == ("Three",)
 

@@ -102,8 +102,7 @@ def test_families_formats(tmp_path: Path, made: Any, name: str, settings: dict[s
     recipe = json.loads((out / "recipe.json").read_text())
     (stage,) = recipe["healing"]
     assert recipe["written_as"] == form
-    assert stage["teacher"] == parent.name
-    assert stage["losses_on_held_out"] == losses
+    assert (stage["teacher"], stage["losses_on_held_out"]) == (parent.name, losses)
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert files == set(recipe["files"])
     assert str(tmp_path) not in (out / "recipe.json").read_text()
@@ -185,8 +184,7 @@ def test_everything_that_takes_a_child_takes_a_healed_one(tmp_path: Path, llama:
     assert "child, after" in ran.out
     judged = zerolm("eval", out, *common[:4], "--sequences", "6", "--length", "12", "--json")
     assert judged.status == 0, judged.err
-    assert zerolm("doctor", out).status == 0
-    assert zerolm("ledger", out).status == 0
+    assert (zerolm("doctor", out).status, zerolm("ledger", out).status) == (0, 0)
     ran = zerolm("carve", out, "--keep-ffn", ".5", "--criterion", "capacity", "--out", cut)
     assert ran.status == 0, ran.err
     ran = zerolm("heal", out, *common, "--out", again)

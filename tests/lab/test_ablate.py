@@ -97,8 +97,7 @@ def test_factorised_embeddings_by_hand() -> None:
     network = one_layer(Matrix("ffn", 16, 8))
     shapes = tuple(Matrix("embedding", rows, cols) for rows, cols in ((100, 4), (8, 4)))
     terms = embedding_terms([replace(network, ends=Ends(embedding=432, embedding_matrices=shapes))])
-    assert terms["zerolm"][0] == pytest.approx(108 * 0.02**2)
-    assert terms["geo"][0] == 432
+    assert (terms["zerolm"][0], terms["geo"][0]) == (pytest.approx(108 * 0.02**2), 432)
     assert terms["stable_rank"][0] == pytest.approx(400 / (10 + 2) ** 2 + 32 / (8**0.5 + 2) ** 2)
 
 

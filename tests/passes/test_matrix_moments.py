@@ -163,8 +163,7 @@ def test_sums_are_those_of_all_tokens_at_once(seed: int, batches: int, mean: flo
     for part in np.split(np.arange(len(x)), batches):
         moments.add(*(torch.from_numpy(each[part]) for each in (x, t, w)))
     a, b, c = (each.astype(np.float64) for each in (x, t, w))
-    assert moments.count == len(x)
-    assert moments.total == pytest.approx(c.sum(), rel=1e-6)
+    assert (moments.count, moments.total) == (len(x), pytest.approx(c.sum(), rel=1e-6))
     np.testing.assert_allclose(moments.inputs, c @ a, rtol=1e-5, atol=1e-5 * (1 + mean))
     np.testing.assert_allclose(moments.outputs, c @ b, rtol=1e-5, atol=1e-5 * (1 + mean))
     if centred:

@@ -79,8 +79,7 @@ def test_a_benchmark(zerolm: Zerolm, computed: list[str]) -> None:
     assert set(found["values"]) == set(proxy_names())
     assert not found["left_out"]
     assert set(found["proxies"]) - {"params"} <= {row["score"] for row in found["rows"]}
-    assert found["metric"] == "loss"
-    assert found["params"] == found["proxies"]["params"]
+    assert (found["metric"], found["params"]) == ("loss", found["proxies"]["params"])
     assert found["libra"]["calibration"] + found["libra"]["test"] == 24
     assert set(found["libra"]["chosen"]) <= set(found["proxies"])
     ran = zerolm("lab", "proxies", "mine.csv", *FEW, "--store", "s")
@@ -170,8 +169,7 @@ def test_what_cannot_be_computed_is_left_out(zerolm: Zerolm, monkeypatch: pytest
     arguments = ("lab", "proxies", "mine.csv", "--batch", "2", "--length", "4", "--micro-batches", "1")
     found = told(zerolm, *arguments)
     assert {"swap", "zico", "l_swag", "odd", "late"} <= set(found["left_out"])
-    assert found["values"]["swap"] == [[], [], []]
-    assert found["values"]["odd"] == [[1.0, None]] * 3
+    assert (found["values"]["swap"], found["values"]["odd"]) == ([[], [], []], [[1.0, None]] * 3)
     assert found["left_out"]["odd"] == "not a finite number for 3 of 3 networks"
     assert not set(found["left_out"]) & set(found["proxies"])
     ran = zerolm(*arguments)

@@ -73,8 +73,7 @@ def test_calls_take_turns_and_the_fastest_counts(monkeypatch: pytest.MonkeyPatch
 def test_sequences_are_no_longer_than_the_positions() -> None:
     space = supernet_of().grown_space()
     assert Timing.of(space, CostModel(context=1024, batch=3)) == Timing(3, 32)
-    assert Timing.of(space, CostModel(context=7)).tokens == 7
-    assert Timing(3, 7).ids(space).shape == (3, 7)
+    assert (Timing.of(space, CostModel(context=7)).tokens, Timing(3, 7).ids(space).shape) == (7, (3, 7))
     assert (Timing(3, 7).ids(space) == Timing(3, 7).ids(space)).all()
 
 

@@ -28,8 +28,7 @@ def test_a_log_is_read_as_textattack_writes_it(tmp_path: Path) -> None:
     rows = read_attacked(tmp_path / "log.csv", CLASSES)
     assert rows.texts == ("a dull film\nby none", 'warm, "human" and true', "who knows", "good fun")
     assert rows.perturbed[:2] == ("a duIl film\nby n0ne", 'warm, "human" and ture')
-    assert rows.perturbed[2] == rows.texts[2]
-    assert rows.labels == (0, 1, 0, 1)
+    assert (rows.perturbed[2], rows.labels) == (rows.texts[2], (0, 1, 0, 1))
     assert rows.attacked == (True, True, False, True)
 
 

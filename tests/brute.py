@@ -28,7 +28,6 @@ class State:
 
 
 def states(problems: Sequence[Problem]) -> list[State]:
-    """Every choice of every layer of every problem, in order, gathered into multisets."""
     found = []
     for index, problem in enumerate(problems):
         ways: Counter[Picks] = Counter()
@@ -45,7 +44,6 @@ def states(problems: Sequence[Problem]) -> list[State]:
 
 
 def keeping(problems: Sequence[Problem], budgets: Budgets) -> list[State]:
-    """The states within budgets."""
     return [state for state in states(problems) if state.keeps(budgets)]
 
 

@@ -34,7 +34,6 @@ def carve(parent: str | Path, out: str | Path | None = None, *, form: str = "hf"
 def rebuild(
     recipe: str | Path, parent: str | Path, out: str | Path, *, form: str | None = None, **running: Any
 ) -> Carved:
-    """Build the child of a recipe again."""
     place = Destination(Path(out), form, running.pop("force", False), running.pop("finish", None))
     return carving.rebuild(recipe, parent, place, **running)
 

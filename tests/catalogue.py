@@ -98,7 +98,6 @@ def catalogue(name: str) -> Catalogue:
 
 
 def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
-    """The choices of every architecture of a space, from the ranges in its settings alone."""
     ranges = space.settings
     if space.name == "gpt2":
         yield from _gpt2(ranges)

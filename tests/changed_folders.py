@@ -30,8 +30,6 @@ def stored(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
 
 
 def replaced(folder: Path, tensors: dict[str, Tensor | None]) -> Path:
-    """Return the folder with tensors in the place of others; None takes one away."""
-
     def put(whole: dict[str, Any]) -> None:
         for name, part in tensors.items():
             whole.pop(name, None)

@@ -97,7 +97,6 @@ def call(name: str, *more: str) -> list[str]:
 
 
 def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
-    """Yield calls that are wrong in one place, from the settings that a command declares."""
     name, arguments = request.name, request.groups()[PLACED]
     words = name.split()
     for setting in (*request.settings(), *request.output()):

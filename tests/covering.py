@@ -54,12 +54,10 @@ def features(part: Any, place: str = "family") -> Iterator[str]:
 
 @cache
 def used_features() -> dict[str, frozenset[str]]:
-    """Return the features of every family."""
     return {name: frozenset(features(family)) for name, family in families().items()}
 
 
 def with_tensors() -> list[str]:
-    """Return the families whose models are built: they have tensors, and do not wrap another."""
     return [name for name, x in families().items() if x.tensors.body and x.config.at is None]
 
 

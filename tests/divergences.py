@@ -39,6 +39,5 @@ def perplexity_and_kl(
 def fidelity(
     model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: TokenPooling = MEAN
 ) -> float:
-    """The mean cosine of embeddings to the parent's."""
     readers = [InMemory(lambda: parent, pooling), InMemory(lambda: model, pooling)]
     return JudgedSentences(Sentences.of_tokens(tokens)).measures(readers)[1].values["cosine"]

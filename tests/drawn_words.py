@@ -5,7 +5,6 @@ from pathlib import Path
 
 
 def words_in(folder: Path) -> str:
-    """Write the text, and return its file."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(300)]
     file = folder / "text.txt"

@@ -53,7 +53,6 @@ class Made:
 
 
 def golden(kind: str) -> Report:
-    """Return a result that is kept."""
     document = json.loads((GOLDENS / f"{kind}.json").read_text("utf-8"))
     report = commands()[TRAINED[kind]].report
     assert issubclass(report, Report)
@@ -87,7 +86,6 @@ def searches(folder: Path) -> dict[str, Report]:
 
 
 def comparisons(folder: Path) -> dict[str, Report]:
-    """Compare scores on two small benchmarks, ablate one, calibrate to it."""
     from small_comparison import decoder_file, encoder_file
 
     from zerolm.comparison.bench import bench
@@ -142,7 +140,6 @@ def checkpoints(folder: Path, parent: Path) -> dict[str, Report]:
 
 
 def parent_in(folder: Path) -> Path:
-    """Write a tiny parent with a tokenizer."""
     from tiny import saved, word_tokenizer
 
     parent = folder / "parent"
@@ -164,7 +161,6 @@ def make(folder: Path) -> Made:
 
 
 def train(folder: Path) -> dict[str, Report]:
-    """Train what is kept."""
     import elastic_verbs
     from carvings import carve
     from label_training import ASKED, some_text

@@ -19,7 +19,6 @@ CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text
 
 @cache
 def byte_level(words: str = "gpt-2", size: int = 900, whole: bool | None = None) -> str:
-    """A byte-level BPE that cuts words as llama.cpp does by this name, and takes them ``whole`` or not."""
     whole = BY_NAME[words].whole if whole is None else whole
     document = json.loads(Tokenizer(models.BPE(ignore_merges=whole)).to_str())
     tokenizer = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(BY_NAME[words])}))
@@ -96,7 +95,6 @@ def unigram(*, with_bytes: bool = False, size: int = 700) -> str:
 
 @cache
 def word_piece(size: int = 700) -> str:
-    """A WordPiece as BERT has it."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -8,7 +8,6 @@ import numpy as np
 
 
 def encoder(seed: int) -> dict[str, Any]:
-    """A FlexiBERT configuration."""
     draw = np.random.default_rng(seed)
     layer = {
         "operation_type": "SA",
@@ -27,7 +26,6 @@ def decoder(seed: int) -> dict[str, Any]:
 
 
 def written(folder: Path, name: str, space: str, results: list[float], **more: Any) -> str:
-    """A benchmark file with these results."""
     make, metric = encoder if space == "flexibert" else decoder, more.pop("metric", "quality")
     architectures = [
         {"id": f"{more.get('prefix', 'a')}{i}", "architecture": make(i), "results": {metric: value}}

@@ -50,7 +50,6 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """Return the fenced blocks of a page."""
     made = []
     for match in BLOCK.finditer(page):
         title = re.search(r'title="([^"]+)"', match["info"])
@@ -103,7 +102,6 @@ def commands(block: Block) -> Iterator[Step]:
 
 
 def run(step: Step, names: dict[str, Any]) -> str:
-    """Run one step in the present folder and return what it prints."""
     if "torch" in step.block.marks and not importlib.util.find_spec("transformers"):
         raise Missing("torch and transformers are not installed")
     if "sentences" in step.block.marks and not importlib.util.find_spec("sentence_transformers"):
@@ -164,7 +162,6 @@ def agrees(shown: str, printed: str, varies: bool) -> bool:
 
 
 def write(page: Path) -> None:
-    """Write what the commands print now into a page."""
     text = page.read_text("utf-8")
     changes, names = [], dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -46,7 +46,6 @@ class Built:
 
     @property
     def metadata(self) -> Message:
-        """Return the wheel's metadata."""
         with zipfile.ZipFile(self.wheel) as wheel:
             (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
             return Parser().parsestr(wheel.read(name).decode("utf-8"))

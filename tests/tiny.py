@@ -58,7 +58,6 @@ def model(name: str, seed: int = 0, dtype: str = "float32") -> Any:
 
 
 def saved(folder: Path, name: str, seed: int = 0, dtype: str = "float32", shard: str = "5GB") -> Path:
-    """The folder, with such a model in it."""
     model(name, seed, dtype).save_pretrained(folder, max_shard_size=shard)
     return folder
 

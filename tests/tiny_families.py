@@ -139,7 +139,6 @@ def random_model(kind: str, dtype: str = "float32", **changes: Any) -> Any:
 
 
 def saved(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> Path:
-    """Return the folder, with such a model in it."""
     random_model(kind, dtype, **changes).save_pretrained(folder)
     return folder
 

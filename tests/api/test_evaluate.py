@@ -16,7 +16,6 @@ FEW: dict[str, Any] = {"text": "text.txt", "sequences": 6, "length": 12}
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with two models and a text."""
     monkeypatch.chdir(tmp_path)
     word_tokenizer(saved(Path("parent"), "llama"))
     Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))

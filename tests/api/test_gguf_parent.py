@@ -23,7 +23,6 @@ from zerolm.units.kept_units import Cut, dimensions
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """A tiny llama as a folder, as a file, and as a file in Q8_0."""
     work = tmp_path_factory.mktemp("places")
     torch.manual_seed(0)
     settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "head_dim": 16}

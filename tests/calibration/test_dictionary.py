@@ -185,7 +185,6 @@ def batch_of(name: str, seed: int, count: int) -> ScoreBatch:
 
 
 def gpt2(*sizes: tuple[int, int, int]) -> ScoreBatch:
-    """Depth, width and FFN width of each."""
     names, rest = ("n_layer", "d_model", "d_inner"), {"n_head": 2, "d_embed": 128, "div_val": 1}
     return ScoreBatch.of(
         [make_space("gpt2").read({**dict(zip(names, size, strict=True)), **rest}) for size in sizes]

@@ -39,7 +39,6 @@ LITTLE = 1 << 16
 
 
 def half_of(whole: Cut) -> Cut:
-    """Every second neuron of each layer."""
     layers = (LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
     return replace(whole, layers=tuple(layers))
 
@@ -203,7 +202,6 @@ MATRIX = "model.layers.1.mlp.down_proj.weight"
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A parent in float16, in the folder in which commands run."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     folder = saved(Path("parent"), "llama", dtype="float16")

@@ -38,7 +38,6 @@ from zerolm.text.encoding import separator
 
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses are measured on little of a text, and of few sizes."""
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
     monkeypatch.setattr(planned_size, "SHARES", (1.2, 1.0, 0.7, 0.4))
 
@@ -58,7 +57,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cut(
     parent: Path, out: Path | None, text: Path | None, size: str | None, keep: Any = None, **more: Any
 ) -> Any:
-    """Carve with a vocabulary of this size."""
     request = SizeRequest.of(keep, vocabulary=VocabularyRequest(size, more.pop("tokens", None)), **more)
     methods = Methods() if text is None else Methods(text=str(text), sequences=4, length=16)
     return carve(parent, request, methods, Destination(out))
@@ -154,7 +152,6 @@ def test_of_sizes_with_nearly_equal_losses_the_largest_is_kept(
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
-    """Carve within a budget of parameters, with what is usual on a text."""
     form = more.pop("form", "hf")
     limits = {"max_params": budget} if isinstance(budget, str) else budget
     size = SizeRequest.of(more.pop("keep", None), limits, **more)
@@ -241,7 +238,6 @@ def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) 
 
 
 def losses_start(checkpoint: Checkpoint) -> int:
-    """The token that a text is read after."""
     return int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
 
 

@@ -142,7 +142,6 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, set[str
 
 @pytest.fixture
 def parent(first: tuple[Path, Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The parent, with a copy of that cache."""
     monkeypatch.setenv("ZEROLM_CACHE", str(shutil.copytree(first[1], tmp_path / "cache")))
     return first[0]
 
@@ -213,7 +212,6 @@ def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A module of criteria beside zerolm."""
     (tmp_path / "criteria_beside.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(CRITERIA, "_entries", dict(CRITERIA._entries))

@@ -94,7 +94,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A parent, and the recipe of a child."""
     folder = tmp_path_factory.mktemp("sound")
     carve(saved(folder / "parent", "llama"), folder / "child", keep_ffn=0.5)
     return folder / "parent", json.loads((folder / "child" / "recipe.json").read_text())
@@ -111,7 +110,6 @@ def test_a_wrong_recipe_is_refused(case: str, sound: tuple[Path, dict[str, Any]]
 
 
 def shuffled_copy(folder: Path, target: Path) -> Path:
-    """Return a copy whose FFN rows stand in another order, and whose file is said to be as old."""
     shutil.copytree(folder, target)
     file = target / "model.safetensors"
     weights = load_file(file)

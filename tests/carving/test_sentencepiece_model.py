@@ -28,7 +28,6 @@ STRINGS = [line for text in CORPUS for line in text.splitlines() if line.strip()
 
 @cache
 def trained(kind: str) -> bytes:
-    """A model of SentencePiece, of bytes where it is a BPE."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(STRINGS), model_writer=written, model_type=kind, vocab_size=800,

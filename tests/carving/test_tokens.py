@@ -15,7 +15,6 @@ from zerolm.text.tokens import LEAST_FILLED, Tokens, line_tokens, random_tokens,
 
 
 def words(*, special: bool, around: str = "[CLS] $A [SEP]") -> PreTrainedTokenizerFast:
-    """A tokenizer of the words w0 to w99, after [PAD], [CLS] and [SEP]; ``special`` ones stand ``around``."""
     vocabulary = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2} | {f"w{n}": n + 3 for n in range(100)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="[PAD]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

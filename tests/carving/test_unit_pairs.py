@@ -105,7 +105,6 @@ def parent_of(parents: Path, units: Sequence[str]) -> Path:
 
 
 def flags_of(parents: Path, units: Sequence[str]) -> dict[str, Any]:
-    """Return the request for fewer of these units on a text."""
     cuts = {name: value for unit in units for name, value in UNITS[unit].items()}
     staying = STAYING if len(units) == 2 and "types" in units else {}
     return QUICK | {"text": str(parents / "text.txt")} | staying | cuts

@@ -18,7 +18,6 @@ FEW = SHORT | {"sequences": 8}
 
 
 def spoiled(folder: Path, out: Path, tensor: str, value: float) -> Path:
-    """A copy of a model with one weight of a tensor replaced."""
     shutil.copytree(folder, out)
     weights = load_file(out / "model.safetensors")
     weights[tensor].view(-1)[3] = value

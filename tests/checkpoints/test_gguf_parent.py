@@ -146,7 +146,6 @@ def test_a_quantised_file_has_the_numbers_that_it_is_read_back_as(kind: str, tmp
 
 
 def edited(file: Path, place: Path, old: bytes, new: bytes) -> Path:
-    """A copy of a file with some bytes replaced by as many."""
     content = file.read_bytes()
     assert len(old) == len(new)
     assert old in content
@@ -156,7 +155,6 @@ def edited(file: Path, place: Path, old: bytes, new: bytes) -> Path:
 
 @cache
 def sound() -> Path:
-    """A tiny sound file."""
     folder = Path(tempfile.mkdtemp())
     return written(saved(folder / "parent", "llama"), folder / "x.gguf")
 

@@ -159,8 +159,6 @@ def test_weights_that_are_not_finite(
 
 
 class Passes:
-    """Counts the tensors that are summed up."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
         self.limit = 10**9

@@ -36,7 +36,6 @@ def weights_of(**changes: Any) -> dict[str, Any]:
 
 
 def check_sums(packed: PackedTensor) -> None:
-    """Sums by bytes and blocks are those of all numbers."""
     values = packed.numbers().astype(np.float64)
     for summed in (1, packed_values.SUMMED):  # a block of rows at a time, and all at once
         with pytest.MonkeyPatch.context() as patch:

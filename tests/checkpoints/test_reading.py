@@ -115,8 +115,6 @@ def edited(folder: Path, change: Any) -> Path:
 
 
 def moved(to: Any) -> Any:
-    """An index whose first tensor is put elsewhere."""
-
     def change(index: dict[str, Any]) -> dict[str, Any]:
         index["weight_map"][next(iter(index["weight_map"]))] = to
         return index

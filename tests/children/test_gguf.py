@@ -55,7 +55,6 @@ def some_cut(checkpoint: Checkpoint, layers: Sequence[int] = (0, 1, 2), seed: in
 
 
 def carved(folder: Path, cut: Cut, file: Path, repaired: Repaired | None = None) -> Verified:
-    """Write the cut as a file, and check it."""
     checkpoint = Checkpoint.open(folder)
     write(Child(checkpoint, cut, repaired), file)
     return check(file, logits_of(apply_in_memory(open_model(checkpoint), cut, repaired)), opened(checkpoint))

@@ -22,7 +22,6 @@ needs_llama_cpp = pytest.mark.skipif(
 
 
 def written(file: Path, kind: str, heads: int, *, ffn: list[int] | int = 64, size: int = 16) -> Path:
-    """A tiny random model without a vocabulary: hidden size 64, one KV head."""
     writer = gguf.GGUFWriter(file, kind)
     widths = ffn if isinstance(ffn, list) else [ffn, ffn]
     writer.add_block_count(len(widths))

@@ -60,7 +60,6 @@ def trained_pieces() -> dict[str, Any]:
 
 
 def scores(document: dict[str, Any]) -> dict[str, int]:
-    """The merged tokens in the order in which they are merged."""
     order: dict[str, int] = {}
     for left, right in document["model"]["merges"]:
         order.setdefault(left + right, len(order))
@@ -91,7 +90,6 @@ def halves(token: str, known: dict[str, int]) -> Iterator[list[str]]:
 
 
 def parent(folder: Path, tokenizer: Tokenizer | None = None, **settings: Any) -> Checkpoint:
-    """A tiny llama with this tokenizer."""
     LlamaForCausalLM(LlamaConfig(**DECODER | {"vocab_size": VOCAB})).save_pretrained(folder)
     if tokenizer is not None:
         named = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"} | settings
@@ -100,7 +98,6 @@ def parent(folder: Path, tokenizer: Tokenizer | None = None, **settings: Any) ->
 
 
 def written(checkpoint: Checkpoint, file: Path) -> Any:
-    """The checked file of the whole parent, opened for its vocabulary."""
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     tokenizer = opened(checkpoint)
     check(file, logits_of(open_model(checkpoint)), tokenizer)
@@ -208,7 +205,6 @@ def test_a_sentence_piece_file_is_read(tmp_path: Path) -> None:
 
 
 def encoder(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Checkpoint:
-    """A tiny bert with this tokenizer."""
     sizes = {"vocab_size": 900, "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
     BertModel(BertConfig(**sizes, intermediate_size=40)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

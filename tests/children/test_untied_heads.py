@@ -28,7 +28,6 @@ TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 def parent(folder: Path, *, factor: float, kind: str = "llama") -> Path:
-    """A parent that its configuration ties, with a head that is the embedding times a factor."""
     saved(folder, kind, tie_word_embeddings=True)
     file = folder / "model.safetensors"
     tensors = load_file(file)

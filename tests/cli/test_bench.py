@@ -15,7 +15,6 @@ CHOICES = {"n_layer": 2, "d_inner": 256, "n_head": 2, "d_embed": 128, "div_val":
 
 
 def table(heading: str, rows: list[str]) -> str:
-    """Networks of growing width with their results, as CSV."""
     lines = [
         f'gpt2,"{json.dumps({**CHOICES, "d_model": 64 * i}).replace(chr(34), chr(34) * 2)}",{row}'
         for i, row in enumerate(rows, 1)

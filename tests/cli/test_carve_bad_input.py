@@ -59,8 +59,6 @@ def overlapping(folder: Path) -> None:
 
 
 def sharded(damage: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Damage the model in several files."""
-
     def damaged(folder: Path) -> None:
         shutil.rmtree(folder)
         damage(saved(folder, "llama", shard="20KB"))

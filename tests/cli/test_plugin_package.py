@@ -18,7 +18,6 @@ Zerolm = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Zerolm:
-    """Run zerolm where the package is installed."""
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(SOURCE, folder / "source")
     options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")

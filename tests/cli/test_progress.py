@@ -27,7 +27,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def waited(steps: Steps) -> None:
-    """Wait until progress is shown."""
     steps._timer.join(10.0)
 
 

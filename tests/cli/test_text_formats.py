@@ -17,7 +17,6 @@ CUT = ("--keep-ffn", ".5", "--keep-vocab", "used", "--sequences", "8", "--length
 
 @pytest.fixture
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A parent with a tokenizer and a chat template, and one text in many formats."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     parent = decoder(Path("parent"), byte_level())
@@ -37,7 +36,6 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def recipe(folder: str) -> dict[str, Any]:
-    """The recipe of a child without what names its text."""
     document: dict[str, Any] = json.loads((Path(folder) / "recipe.json").read_text())
     return document
 

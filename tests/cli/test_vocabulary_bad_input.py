@@ -19,8 +19,6 @@ Change = Callable[[Path], object]
 
 
 def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Change:
-    """What changes a JSON file of the parent."""
-
     def edit(parent: Path) -> None:
         document = json.loads((parent / name).read_text())
         change(document)
@@ -30,12 +28,10 @@ def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Change:
 
 
 def text(content: bytes) -> Change:
-    """What writes another text."""
     return lambda _: Path("text.txt").write_bytes(content)
 
 
 def ids(content: str) -> Change:
-    """What writes another list of tokens."""
     return lambda _: Path("ids.txt").write_text(content)
 
 

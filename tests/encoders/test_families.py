@@ -32,7 +32,6 @@ HEADS = [f"MODEL_FOR_{task}_MAPPING" for task in TASKS]
 
 
 def parent_of(folder: Path, kind: str) -> Path:
-    """Return a folder of sentence-transformers whose encoder is of this type."""
     sentence_folder(folder / "parent")
     saved(folder / "parent", kind)
     (folder / "text.txt").write_text("\n".join(LINES), encoding="utf-8")

@@ -25,7 +25,6 @@ from zerolm.units.kept_units import Cut, dimensions
 
 
 def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[str] = ()) -> Checkpoint:
-    """A folder of sentence-transformers with a tokenizer that GGUF has."""
     checkpoint = Checkpoint.open(sentence_folder(folder, mode=mode, kinds=kinds))
     bert_tokenizer(LINES, 64).save_pretrained(checkpoint.folder)
     torch.manual_seed(0)

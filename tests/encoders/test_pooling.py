@@ -41,7 +41,6 @@ ALONE: dict[str, Any] = {
 
 
 def batch(lengths: list[int], *, left: bool = False) -> tuple[Tensor, Tensor]:
-    """States (b, t, 5) and the mask of sentences of these lengths; padding is absurdly large."""
     longest, generator = max(lengths), torch.Generator().manual_seed(sum(lengths))
     hidden = torch.randn(len(lengths), longest, 5, generator=generator)
     mask = torch.zeros(len(lengths), longest, dtype=torch.long)
@@ -142,7 +141,6 @@ CUT = {"truncate_dim": 20}
 def configured(
     folder: Path, settings: dict[str, Any], *, pools_prompt: bool = True, mode: str = "mean", **more: Any
 ) -> Path:
-    """A folder with these settings, whose tokens are not all alike."""
     sentence_folder(folder, mode=mode, **more)
     torch.manual_seed(0)
     model = BertModel(BertConfig.from_pretrained(folder))
@@ -161,7 +159,6 @@ def text(folder: Path) -> str:
 
 
 def embedded(folder: Path) -> Any:
-    """The embeddings of the lines by a folder's network."""
     checkpoint = Checkpoint.open(folder)
     batches = sentence_tokens(checkpoint, LINES).batches(8)
     model, pooling = open_model(checkpoint), TokenPooling.of(checkpoint)
@@ -273,7 +270,6 @@ def test_calibration_reads_the_prompt(tmp_path: Path) -> None:
 
 
 def rows_of(folder: Path, child: Path, lines: str) -> dict[str, Any]:
-    """The measures of a child, and the note."""
     judged = evaluate(child, folder, lines)
     return {row.name: row for row in judged.networks} | {"note": judged.note}
 

@@ -26,7 +26,6 @@ FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 
 
 def parent_of(folder: Path, kind: str) -> Path:
-    """A mixture whose experts matter, and a text."""
     parent = louder(mixture(folder / "parent", kind))
     word_tokenizer(parent)
     (folder / "text.txt").write_text(" ".join(f"w{(i * i + 7 * i) % 61}" for i in range(300)))

@@ -45,7 +45,6 @@ def counted(model: Any, types: Any) -> int:
 
 
 def error(model: Any, read: Any, names: Any) -> float:
-    """The sum of relative squared errors."""
     pairs = [(model.get_parameter(name), read.get_parameter(name)) for name in names]
     squares = [
         (float((a - b).detach().double().square().sum()), float(a.detach().double().square().sum()))

@@ -26,7 +26,6 @@ from zerolm.testing import stored_numbers
 
 
 def built_parameters(config: dict[str, Any]) -> int:
-    """Parameters of the network that a configuration builds, tied ones once; no memory is taken."""
     kind = transformers.AutoModelForCausalLM
     if config["model_type"] == "bert":
         kind = transformers.AutoModelForMaskedLM
@@ -94,7 +93,6 @@ def test_spaces_without_a_stock_class_have_no_configuration() -> None:
 
 @st.composite
 def readable(draw: st.DrawFn, space: SearchSpace) -> Architecture:
-    """Anything that a uniform space reads: numbers or lists, KV heads given or left out."""
     depth, heads = draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 4)))
     choices: dict[str, Any] = {"depth": depth, "hidden": 64 * heads, "head_size": 64, "heads": heads}
     width = st.sampled_from((256, 512))

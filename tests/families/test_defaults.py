@@ -169,7 +169,6 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
 
 
 def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *options: str) -> Any:
-    """Return the costs of ``zerolm score``, or its status and error."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     status = main(["score", str(path), "--json", *options])

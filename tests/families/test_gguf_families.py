@@ -140,7 +140,6 @@ def with_form(family: Family, role: str, **form: Any) -> Family:
 
 
 def untiled(family: Family) -> Family:
-    """Return the family with its heads in the order of the checkpoint."""
     assert family.gguf is not None
     return replace(family, gguf=replace(family.gguf, tiled={}))
 

@@ -34,7 +34,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def changed(folder: Path, tensors: dict[str, Any], **config: Any) -> Path:
-    """Return the folder with tensors put in, or taken out where they are None, and fields set."""
     return configured(replaced(folder, tensors), **config)
 
 

@@ -105,7 +105,6 @@ def parent_config(parent: Parent) -> Any:
 
 
 def owner(slot: Slot) -> str:
-    """Return the module that has the parameter that a tensor is of."""
     return slot.parameter.split("+")[0].rpartition(".")[0]
 
 
@@ -121,7 +120,6 @@ def apart(ours: Tensor, theirs: Tensor) -> float:
 
 
 def broken_claims(parent: Parent, folder: Path) -> list[str]:
-    """Return the claims about roles that do not hold of a parent."""
     tensors = {name: x.double() for name, x in load_file(parent.folder / FILE).items()}
     broken = []
     if parent.slots("q") and parent.slots("k") and parent.slots("v"):

@@ -111,7 +111,6 @@ BROKEN: list[tuple[Any, str]] = [
 
 
 def changed(where: str, value: Any) -> dict[str, Any]:
-    """Return the document with another value at a path such as ``config.sizes.ffn``."""
     copy: dict[str, Any] = json.loads(json.dumps(DOCUMENT))
     *path, last = where.split(".")
     part: Any = copy

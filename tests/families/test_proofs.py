@@ -107,7 +107,6 @@ def stock_kind(folder: Path) -> str:
 
 @torch.no_grad()
 def sent(network: Any) -> Tensor:
-    """Return logits, or the last hidden states."""
     out = network(input_ids=IDS)
     return out.logits if hasattr(out, "logits") else out.last_hidden_state  # type: ignore[no-any-return]
 
@@ -151,7 +150,6 @@ def writer(family: Family, layer: Any, role: str) -> Any:
 
 
 def inputs(module: nn.Module) -> int:
-    """Return how many numbers a linear module reads."""
     return int(module.get_parameter("weight").shape[0 if isinstance(module, Conv1D) else 1])
 
 
@@ -181,7 +179,6 @@ def test_a_child_is_its_parent_without_what_was_cut(parent: Checkpoint, tmp_path
 
 
 def check_child(parent: Path, folder: Path, flags: dict[str, Any]) -> None:
-    """Check that a child that is carved sends what its parent does without what was cut."""
     carved = carve(parent, folder, repair="none", **flags)
     assert carved.verified is not None
     assert carved.verified.relative <= EXACT

@@ -210,7 +210,6 @@ LISTED: Final = "*"
 
 
 def stock_text(config: Mapping[str, Any]) -> Any:
-    """Return the configuration of the text model as transformers completes it."""
     stock = AutoConfig.for_model(**{name: value for name, value in config.items() if value != LISTED})
     family = families()[str(config["model_type"])]
     if family.config.at is None:

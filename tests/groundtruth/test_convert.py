@@ -24,7 +24,6 @@ FLEXIBERT, PIT, GPT2 = SOURCES["flexibert_glue"], SOURCES["pit_vit"], SOURCES["g
 
 @pytest.fixture(scope="module")
 def contents(data_folder: Path) -> dict[str, Any]:
-    """What each source's converter is given."""
     return contents_of(upstream_folder(data_folder))
 
 

@@ -92,7 +92,6 @@ def small(draw: st.DrawFn, name: str) -> Architecture:
 
 
 def batch(network: Network, seed: int = 0) -> Tensor:
-    """Two short sequences, or one image."""
     generator = torch.Generator().manual_seed(seed)
     if network.task == "image":
         dtype = next(network.module.parameters()).dtype

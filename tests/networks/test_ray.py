@@ -18,8 +18,6 @@ pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 
 
 def work(failing: int = -1, log: Path | None = None) -> Callable[[int], float]:
-    """Work that leaves its node in a file of the item's name; nested, for workers cannot import tests."""
-
     def root(number: int) -> float:
         if number == failing:
             raise ValueError("too wide")
@@ -31,7 +29,6 @@ def work(failing: int = -1, log: Path | None = None) -> Callable[[int], float]:
 
 
 def started_with(home: str) -> list[str]:
-    """The processes of this home folder, but for joblib's own, which stays with this one."""
     lines = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended, or is another's
@@ -63,7 +60,6 @@ def check_ended(home: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(home: str) -> Iterator[Any]:
-    """Two nodes with one CPU each."""
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "include_dashboard": False, "temp_dir": home, "object_store_memory": 2**27}

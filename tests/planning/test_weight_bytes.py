@@ -13,7 +13,6 @@ from tiny import saved
 
 
 def data_bytes(folder: Path) -> int:
-    """Return the bytes of the tensors in the files of a folder, without headers."""
     files = folder.glob("*.safetensors")
     return sum(file.stat().st_size - 8 - int.from_bytes(file.read_bytes()[:8], "little") for file in files)
 

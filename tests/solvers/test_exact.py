@@ -63,7 +63,6 @@ def within(problems: list[Problem], column: int, bounds: list[int]) -> list[Stat
 
 
 def check(problems: list[Problem], solution: Solution) -> None:
-    """What a solution says of itself is so."""
     problem = problems[solution.problem]
     assert solution.score == problem.score(solution.picks)
     assert solution.costs.tolist() == problem.cost(solution.picks).tolist()

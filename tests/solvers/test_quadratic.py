@@ -32,7 +32,6 @@ def drawn(members: int, seed: int, rank: int, noise: float) -> Floats:
 
 
 def value(form: Floats, members: Any) -> float:
-    """Return the sum over all pairs of some members."""
     return float(form[np.ix_(members, members)].sum())
 
 

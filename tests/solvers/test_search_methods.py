@@ -52,7 +52,6 @@ Of each other score one budget by each method in every third.
 
 
 def limits_of(listed: Catalogue, name: str) -> dict[str, int]:
-    """Budgets at quantiles of the costs of all architectures."""
     return {limit: listed.quantile(limit[4:], share) for limit, share in BUDGETS[name].items()}
 
 
@@ -95,7 +94,6 @@ class Truth:
 
 
 def check(result: SearchResult, truth: Truth, score: ClosedForm, limits: dict[str, int]) -> None:
-    """All that a result says, against the truth."""
     best = result.best[0]
     assert best.score == pytest.approx(truth.best, rel=1e-9)
     assert result.certificate.optimal

@@ -34,7 +34,6 @@ def widths(
 
 
 def drawn(of: StreamWidths) -> str:
-    """The sheet as a page has it."""
     return "".join(map(body, of.sheets()))
 
 

@@ -45,7 +45,6 @@ KINDS = ("gpt2", "mixtral", "deepseek_v3", "nemotron_h", INPUTS_OF_LAYERS)
 
 
 def parent_in(folder: Path, name: str, **changes: Any) -> Path:
-    """Save a tiny model of a family, with a tokenizer and predictions that are not all alike."""
     if name == INPUTS_OF_LAYERS:
         name, looked_up = "gemma4_text", {"vocab_size_per_layer_input": VOCAB}
         changes |= AS_E2B | looked_up | {"hidden_size_per_layer_input": 32}
@@ -168,7 +167,6 @@ def test_types_keep_bytes_beside_any_cut(name: str, cuts: dict[str, Any], text: 
 
 
 def estimates_of(folder: Path, name: str, text: str) -> TypeEstimates:
-    """Return the estimates of types of a parent's file, with moments."""
     checkpoint = Checkpoint.open(parent_in(folder, name))
     child = Child(checkpoint, Cut.whole(dimensions(checkpoint)))
     tokens = tokens_of(checkpoint, text, sequences=4, length=16)

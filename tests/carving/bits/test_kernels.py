@@ -243,7 +243,6 @@ def test_shares_leave_rows_that_fall_into_blocks(parents: Path, share: float, ki
 
 
 def reading(columns: int) -> nn.Linear:
-    """A module that sends what it reads."""
     module = nn.Linear(columns, columns, bias=False)
     module.weight.data = torch.eye(columns)
     return module

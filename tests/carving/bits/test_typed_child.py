@@ -56,7 +56,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def stored(folder: Path) -> dict[str, tuple[str, int]]:
-    """Return the type and the bytes of each tensor of the file in a folder."""
     reader = gguf.GGUFReader(next(folder.glob("*.gguf")))
     return {str(one.name): (BY_NUMBER[int(one.tensor_type)].name, int(one.n_bytes)) for one in reader.tensors}
 

@@ -52,7 +52,6 @@ def estimates(tmp_path_factory: pytest.TempPathFactory) -> TypeEstimates:
 
 
 def estimates_of(parent: Path, text: Path) -> TypeEstimates:
-    """Return the estimates of types of a parent, with moments on a text."""
     checkpoint = Checkpoint.open(parent)
     tokens = tokens_of(checkpoint, str(text), sequences=8, length=16)
     moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
@@ -68,7 +67,6 @@ def in_layers(
 
 
 def table(seed: int) -> LossTable:
-    """Losses of cuts that are drawn."""
     rng = np.random.default_rng(seed)
     sizes = {"groups": np.array([1, 2]), "ffn": np.array([32, 64, 96])}
     losses = {kind: [np.append(np.sort(rng.random(len(each) - 1))[::-1], 0.0) * 1e-2 for _ in range(2)]
@@ -275,7 +273,6 @@ TREES = st.recursive(
 
 
 def every(tree: Tree) -> Iterator[tuple[Picks, int, float]]:
-    """Yield all choices with their bytes and losses."""
     if isinstance(tree, Options):
         for row, (size, loss) in enumerate(zip(tree.bytes.tolist(), tree.loss.tolist(), strict=True)):
             yield {tree.name: row}, size, loss

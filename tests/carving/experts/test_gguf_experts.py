@@ -308,7 +308,6 @@ TEXT: dict[str, Any] = {"text": "random", "sequences": 6, "length": 16}
 
 
 def readable_parent(folder: Path, kind: str, **changes: Any) -> Path:
-    """Return the file of a tiny mixture, whose folder is beside it."""
     place = mixture(folder / "parent", kind, **SIZES | BY_TEXT[kind] | changes)
     return written(place, folder / "parent.gguf")
 

@@ -14,7 +14,6 @@ from zerolm.solvers import Infeasible
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A supernet of the space with all blocks, and the pick of a search handed over."""
     place = tmp_path_factory.mktemp("supernet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROLM_CACHE", str(place / "cache"))

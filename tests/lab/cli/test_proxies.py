@@ -19,7 +19,6 @@ Zerolm = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in, without data."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
@@ -41,7 +40,6 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def told(zerolm: Zerolm, *arguments: str) -> dict[str, Any]:
-    """The JSON of a command, in which no number is odd."""
     ran = zerolm(*arguments, "--json")
     assert ran.status == 0, ran.err
 

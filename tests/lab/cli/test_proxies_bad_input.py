@@ -32,7 +32,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows() -> dict[str, Any]:
-    """What is in the store, of which every network is whole."""
     return KeptRows(Path("s")).results
 
 

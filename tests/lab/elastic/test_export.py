@@ -37,8 +37,6 @@ def request_in(folder: Path, **more: Any) -> SupernetRequest:
 
 @pytest.fixture
 def net_in(tmp_path_factory: pytest.TempPathFactory) -> NetIn:
-    """Copies a supernet, which is trained once a run, into a folder, and opens it."""
-
     def copied(folder: Path, space: str = "elastic") -> Supernet:
         def make(place: Path) -> None:
             train_supernet(request_in(place, space=space), place / "net")
@@ -50,7 +48,6 @@ def net_in(tmp_path_factory: pytest.TempPathFactory) -> NetIn:
 
 
 def teacher_in(folder: Path, **more: Any) -> str:
-    """A tiny BERT that knows the tokens of a supernet's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(folder / "net")
     sizes = {"hidden_size": 12, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 16}
     config = BertConfig(vocab_size=len(tokenizer), **{"max_position_embeddings": 32, **sizes, **more})

@@ -23,7 +23,6 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def added(result: SearchResult, architecture: Architecture) -> int:
-    """The latency of an architecture by the table of a result."""
     assert result.latency
     rows = {(row["block"], row["share"], row["ffn"]): row[LATENCY] for row in result.latency.layers}
     layers = architecture.choices["layers"]

@@ -24,7 +24,6 @@ IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
 
 
 def model_of(name: str) -> tuple[Any, torch.Tensor]:
-    """A model, and the supernet's logits on its path."""
     net = supernet_of(name)
     path = [1, net.shape[1] - 1]
     config = ElasticConfig.of(space_of(name), net.architecture(path))

@@ -43,8 +43,6 @@ def first(passes: Passes) -> torch.nn.Parameter:
 
 
 def spoiling(act: Callable[[Passes], object]) -> Proxy:
-    """A proxy that gives a sound number and does something beside."""
-
     def compute(passes: Passes) -> float:
         act(passes)
         return float(len(passes.linears))

@@ -16,8 +16,6 @@ from zerolm.networks.network import Linear, Network, matrices_of
 
 
 class Apart(nn.Module):
-    """Modules one beside the other in the place of a fused one."""
-
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
@@ -27,7 +25,6 @@ class Apart(nn.Module):
 
 
 def separate(linear: Linear) -> nn.Linear:
-    """A module of this one matrix."""
     weight, bias = linear.matrix(linear.parameter.detach()), linear.bias
     part = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, dtype=weight.dtype)
     with torch.no_grad():

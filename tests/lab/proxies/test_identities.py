@@ -36,7 +36,6 @@ def names_of(network: Network) -> dict[int, str]:
 
 
 def modules(network: Network) -> tuple[Linear, ...]:
-    """Return the matrices that modules multiply by, a fused one being one."""
     return network.with_attention_fused().linears
 
 

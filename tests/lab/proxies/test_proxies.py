@@ -121,7 +121,6 @@ def lpzero_surrogate(it: Seen) -> float:
 
 
 def eznas(it: Seen) -> float:
-    """How many sign matrices have full row rank, but for 1 / (1 + det): det is a whole number."""
     total = 0.0
     for linear in it.role("attention"):
         signs = np.sign(it.gradients[linear].numpy())

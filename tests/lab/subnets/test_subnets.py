@@ -61,7 +61,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a head of classes, which reads the last token that is no padding."""
     return classifier(tmp_path_factory.mktemp("decoder") / "llama", "llama_classes")
 
 

@@ -22,9 +22,7 @@ class State:
     ways: int
 
     def keeps(self, budgets: Budgets) -> bool:
-        return all(
-            low <= cost <= high for low, cost, high in zip(budgets.low, self.costs, budgets.high, strict=True)
-        )
+        return all(low <= c <= h for low, c, h in zip(budgets.low, self.costs, budgets.high, strict=True))
 
 
 def states(problems: Sequence[Problem]) -> list[State]:

@@ -63,9 +63,7 @@ def tiny_changes(name: str, dtype: str) -> dict[str, Any]:
     if families()[name].config.memory:
         changes.pop("layer_types", None)
     if described.windows:
-        changes = {
-            field: value for field, value in changes.items() if field not in ("sliding_window", "layer_types")
-        }
+        changes = {f: value for f, value in changes.items() if f not in ("sliding_window", "layer_types")}
     if described.square and "head_dim" in TINY[name]:
         changes["head_dim"] = TINY[name]["hidden_size"] // TINY[name]["num_attention_heads"]
     plain = {

@@ -45,9 +45,7 @@ def sentence_piece(*, with_bytes: bool = True, in_front: bool = True, size: int 
     trainer = trainers.BpeTrainer(
         vocab_size=size, limit_alphabet=90, special_tokens=special, show_progress=False
     )
-    tokenizer.train_from_iterator(
-        [w for text in CORPUS for w in text.replace(" ", "\n ").split("\n")], trainer
-    )
+    tokenizer.train_from_iterator([w for t in CORPUS for w in t.replace(" ", "\n ").split("\n")], trainer)
     document: dict[str, Any] = json.loads(tokenizer.to_str())
     document["added_tokens"] = document["added_tokens"][: len(SPECIAL)]
     vocab, order = document["model"]["vocab"], dict[str, int]()

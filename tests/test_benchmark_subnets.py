@@ -60,9 +60,7 @@ ASKED = {
 
 def asked(model: str, work: Path) -> tuple[Path, JudgingRequest, CutRequest, CutRequest]:
     parent, files = ASKED[model]
-    judging = JudgingRequest(
-        **{name: str(work / file) for name, file in files.items()}, sequences=6, length=12
-    )
+    judging = JudgingRequest(**{one: str(work / file) for one, file in files.items()}, sequences=6, length=12)
     how = CutRequest("output_energy", calibration=str(work / "seen.txt"))
     return work / parent, judging, how, how
 

@@ -38,9 +38,7 @@ REQUEST = TrainingRequest(
 def test_the_file_is_the_plan() -> None:
     for plan in (LLAMA, llama_small.RULED, *llama_small.PLANS.values()):
         truth, listed = read(llama_small.FOLDER / plan.file), plan.planned()
-        assert [entry.architecture for entry in truth.architectures] == [
-            one.architecture.choices for one in listed
-        ]
+        assert [e.architecture for e in truth.architectures] == [one.architecture.choices for one in listed]
         assert [entry.id for entry in truth.architectures] == [one.id for one in listed]
         assert len(views(truth)[0].architectures) == len(listed)
         source = read(llama_small.FOLDER / LLAMA.file).source

@@ -140,9 +140,7 @@ def test_stack_goes_on_beyond_the_labels() -> None:
     for seed in range(6):
         seen = np.random.default_rng(seed).permutation(order[:100])[:20]
         labels = Labels("gpt2", {}, "loss", False, everything.take(seen), result[seen])
-        ranks = [
-            calibrate(labels, method, seed=seed).rank(larger) for method in ("stack", "gp", "dictionary")
-        ]
+        ranks = [calibrate(labels, m, seed=seed).rank(larger) for m in ("stack", "gp", "dictionary")]
         taus.append(kendall(np.array(ranks), size[order[200:]]))
     stack, process, dictionary = np.mean(taus, axis=0)
     assert stack > 0.9 > process > dictionary

@@ -66,9 +66,7 @@ def test_spectral_sums_are_those_of_drawn_matrices(rows: int, cols: int) -> None
 
 @given(st.integers(1, 3000), st.integers(1, 3000))
 def test_spectral_sums_keep_their_order(rows: int, cols: int) -> None:
-    sums = {
-        name: float(v[0]) for name, v in spectral_sums(np.array([rows * 1.0]), np.array([cols * 1.0])).items()
-    }
+    sums = {n: float(v[0]) for n, v in spectral_sums(np.array([rows * 1.0]), np.array([cols * 1.0])).items()}
     mirrored = spectral_sums(np.array([cols * 1.0]), np.array([rows * 1.0]))
     assert {name: float(v[0]) for name, v in mirrored.items()} == pytest.approx(sums, rel=1e-12)
     slack = 1 + 1e-9
@@ -131,12 +129,10 @@ def slowly(values: np.ndarray, result: np.ndarray) -> list[int]:
 
 @given(st.sampled_from(("gpt2", "llama", "flexibert", "pit")), st.integers(0, 10**6), st.integers(2, 12))
 def test_the_entries_that_agree_best_are_kept(name: str, seed: int, count: int) -> None:
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     listed = catalogue(name)
-    values = Pool.of(
-        [listed.architectures[i] for i in generator.integers(len(listed.architectures), size=count)]
-    )
-    result = generator.integers(0, 6, count).astype(float)  # with ties
+    values = Pool.of([listed.architectures[i] for i in rng.integers(len(listed.architectures), size=count)])
+    result = rng.integers(0, 6, count).astype(float)  # with ties
     expected = slowly(values.entries, result)
     assume(expected)
     found = fit_dictionary(values.entries, result)

@@ -200,9 +200,7 @@ def test_templates_go_into_a_file_and_come_back(arrange, tmp_path: Path) -> None
     carve(parent, SizeRequest.of(keep={"ffn": 0.5}), Methods(), Destination(tmp_path / "child", "gguf"))
     file = next((tmp_path / "child").glob("*.gguf"))
     fields = {name: field.contents() for name, field in GGUFReader(file).fields.items() if KEY in name}
-    wanted: dict[str, object] = {
-        KEY if name == "default" else f"{KEY}.{name}": text for name, text in named.items()
-    }
+    wanted: dict[str, object] = {KEY if n == "default" else f"{KEY}.{n}": text for n, text in named.items()}
     assert sorted(fields.pop(f"{KEY}s", [])) == sorted(named.keys() - {"default"})
     assert fields == wanted
     reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)

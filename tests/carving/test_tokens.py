@@ -108,9 +108,7 @@ def test_filled_batches_hold_each_sequence_once_and_little_padding(lengths: list
     rows = [(row[keep.bool()]).tolist() for b in batches for row, keep in zip(*b.values(), strict=True)]
     assert sorted(rows) == sorted(row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True))
     widths = [b["input_ids"].shape for b in batches]
-    assert all(
-        b["attention_mask"].sum(1).max() == width for b, (_, width) in zip(batches, widths, strict=True)
-    )
+    assert all(b["attention_mask"].sum(1).max() == w for b, (_, w) in zip(batches, widths, strict=True))
     assert all(count * width <= max(size * longest, LEAST_FILLED) for count, width in widths)
     whole = Tokens(ids)
     assert [b["input_ids"].tolist() for b in whole.filled(size)] == [

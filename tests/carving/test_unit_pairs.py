@@ -242,9 +242,7 @@ AUTO: Final[dict[str, dict[str, Any]]] = {
 def test_numbers_of_experts_share_budgets_with_tokens_and_types(auto: dict[str, Any], parents: Path) -> None:
     parent, text = parents / "granitemoeshared", str(parents / "text.txt")
     child = carve(parent, form="gguf" if "types" in auto else "hf", text=text, **QUICK | auto)
-    losses = {
-        name: float(loss) for name, loss in re.findall(r"(all|\d[^,:;]*) ([\d.e-]+)[,;]", child.note + ";")
-    }
+    losses = {n: float(loss) for n, loss in re.findall(r"(all|\d[^,:;]*) ([\d.e-]+)[,;]", child.note + ";")}
     assert len(losses) > 1
     least = min(losses, key=losses.__getitem__)
     units = {row.unit: row for row in child.units}

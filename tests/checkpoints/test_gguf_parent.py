@@ -50,9 +50,7 @@ FAMILIES = ("arcee", "ernie4_5", "gemma", "hunyuan_v1_dense", "llama", "olmo2", 
 def same(ours: Checkpoint, theirs: Checkpoint) -> None:
     """Compare all that a network is made of; a norm that is stored as 1 + w is rounded once."""
     assert sizes_of(ours.family, ours.config) == sizes_of(theirs.family, theirs.config)
-    names = [
-        name for name, slot in theirs.layout.slots.items() if not (theirs.layout.tied and slot.role == "head")
-    ]
+    names = [n for n, slot in theirs.layout.slots.items() if not (theirs.layout.tied and slot.role == "head")]
     assert set(names) == set(ours.layout.slots)
     for name in names:
         np.testing.assert_allclose(ours.read(name), theirs.read(name), atol=2e-7, err_msg=name)

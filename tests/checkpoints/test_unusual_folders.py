@@ -71,10 +71,8 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.chdir(tmp_path)
     base = transformers.AutoModelForCausalLM.from_pretrained(saved(tmp_path / "base", "llama"))
-    settings = peft.LoraConfig(
-        r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
-    )
-    peft.get_peft_model(base, settings).save_pretrained(tmp_path / "adapter")
+    lora = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    peft.get_peft_model(base, lora).save_pretrained(tmp_path / "adapter")
     eval(refused(tmp_path / "adapter", "merge it first").partition("in Python: ")[2], {"peft": peft})
     merged, whole = (Checkpoint.open(tmp_path / name) for name in ("merged", "base"))
     name = "model.layers.1.mlp.up_proj.weight"

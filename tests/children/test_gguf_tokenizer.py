@@ -70,9 +70,7 @@ def sentence_piece(scheme: str = "prepend") -> Tokenizer:
     """The same as Llama 2 has it: every pair that makes a token is a merge."""
     document = trained_pieces()
     known, order = document["model"]["vocab"], scores(document)
-    document["model"]["merges"] = [
-        pair for token in sorted(order, key=order.__getitem__) for pair in halves(token, known)
-    ]
+    document["model"]["merges"] = [p for t in sorted(order, key=order.__getitem__) for p in halves(t, known)]
     if scheme == "prepend":
         steps: list[Any] = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
         document["normalizer"] = json.loads(normalizers.Sequence(steps).__getstate__())
@@ -168,9 +166,7 @@ def test_added_tokens_templates_and_unused_rows(make: Callable[[], Tokenizer], t
     fields = gguf.GGUFReader(tmp_path / "child.gguf").fields
     types = fields["tokenizer.ggml.token_type"].contents()
     used = tokenizer.get_vocab_size()
-    assert [index for index, kind in enumerate(types) if kind == gguf.TokenType.UNUSED] == [
-        *range(used, VOCAB)
-    ]
+    assert [one for one, kind in enumerate(types) if kind == gguf.TokenType.UNUSED] == [*range(used, VOCAB)]
     assert len(fields["tokenizer.ggml.tokens"].contents()) == VOCAB > used
 
 

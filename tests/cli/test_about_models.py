@@ -117,9 +117,7 @@ def test_a_family_that_is_not_known_is_told(zerolm: Zerolm) -> None:
     zerolm("families", "qwen33").refused("zerolm: family 'qwen33' is not known; did you mean 'qwen3'?")
 
 
-RUNNING = [
-    name for name, verb in commands().items() if "device" in {one.name for one in verb.request.settings()}
-]
+RUNNING = [n for n, verb in commands().items() if "device" in {one.name for one in verb.request.settings()}]
 ABSENT = [name for name in ("cuda", "cuda:7", "npu") if name not in devices()]
 
 

@@ -25,13 +25,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Zerolm:
     site = folder / "site"
     subprocess.run([*pip, "--target", str(site), str(folder / "source")], check=True, capture_output=True)
     paths = os.pathsep.join([str(ROOT), str(site)])
-    environment = {**os.environ, "PYTHONPATH": paths, "ZEROLM_CACHE": str(folder / "cache")}
+    env = {**os.environ, "PYTHONPATH": paths, "ZEROLM_CACHE": str(folder / "cache")}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "zerolm", *arguments]
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
+        return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
     run.folder = folder  # type: ignore[attr-defined]
     return run

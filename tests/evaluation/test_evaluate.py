@@ -218,10 +218,7 @@ def channels_alone(folder: Path, channels: list[int], share: float) -> Any:
 
 def energies_of_channels(folder: Path) -> np.ndarray[Any, Any]:
     """Those of embeddings of mean square 1, and in equal parts of what o_proj and down_proj write."""
-    weights = {
-        name: weight.double().numpy()
-        for name, weight in open_model(Checkpoint.open(folder)).state_dict().items()
-    }
+    weights = {n: one.double().numpy() for n, one in open_model(Checkpoint.open(folder)).state_dict().items()}
     rows = weights["model.embed_tokens.weight"]
     embedded = (rows**2 / (rows**2).mean(axis=1, keepdims=True)).sum(axis=0)
     writers = (w for name, w in weights.items() if name.endswith(("o_proj.weight", "down_proj.weight")))
@@ -241,10 +238,8 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
     assert params["child"] == sum(parameter.numel() for parameter in child.parameters())
     checkpoint = Checkpoint.open(parent)
     tokens = tokens_of(checkpoint, str(tmp_path / "text.txt"), **FEW)
-    reference = open_model(checkpoint)
-    assert values(result, "child") == pytest.approx(
-        vars(perplexity_and_kl(child, reference, tokens)), rel=1e-6
-    )
+    ref = open_model(checkpoint)
+    assert values(result, "child") == pytest.approx(vars(perplexity_and_kl(child, ref, tokens)), rel=1e-6)
     energy = energies_of_channels(parent)
     by_energy = np.argsort(-energy)
     draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in DRAW_SEEDS]
@@ -253,7 +248,7 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
         share = energy[order[:36]].sum() / energy.sum()
         alone = channels_alone(parent, order[:36].tolist(), share)
         assert sum(parameter.numel() for parameter in alone.parameters()) == params["child"]
-        by_channels.append(vars(perplexity_and_kl(alone, reference, tokens)))
+        by_channels.append(vars(perplexity_and_kl(alone, ref, tokens)))
     assert values(result, "uniform") == pytest.approx(by_channels[0], rel=1e-4)
     for key, mean in values(result, "random").items():
         assert mean == pytest.approx(np.mean([draw[key] for draw in by_channels[1:]]), rel=1e-4)

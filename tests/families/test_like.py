@@ -34,11 +34,7 @@ def values_at(document: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...]
     """Return what is no object, or an empty one, by its path."""
     if not isinstance(document, dict) or not document:
         return {path: document}
-    return {
-        place: value
-        for name, part in document.items()
-        for place, value in values_at(part, (*path, name)).items()
-    }
+    return {one: v for name, part in document.items() for one, v in values_at(part, (*path, name)).items()}
 
 
 @given(OBJECTS, OBJECTS)

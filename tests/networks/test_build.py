@@ -199,13 +199,11 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
 @settings(max_examples=portion(3))
 @given(data=st.data())
 def test_no_place_shares_a_module_without_weights(name: str, data: st.DataObject) -> None:
-    network = build(data.draw(small(name)))
+    net = build(data.draw(small(name)))
     calls: Counter[nn.Module] = Counter()
-    parts = [
-        part for part in network.module.modules() if isinstance(part, (*ONCE, *map(type, network.norms)))
-    ]
+    parts = [part for part in net.module.modules() if isinstance(part, (*ONCE, *map(type, net.norms)))]
     handles = [part.register_forward_hook(lambda part, *_: calls.update([part])) for part in parts]
-    network.module(batch(network), 1)
+    net.module(batch(net), 1)
     for handle in handles:
         handle.remove()
     assert calls == Counter(parts)

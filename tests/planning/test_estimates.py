@@ -43,9 +43,7 @@ BOTH = ("groups", "ffn")
 def criterion(network: Any) -> Additive:
     sizes, generator = dimensions_of(network), np.random.default_rng(0)
     counts = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
-    return Additive(
-        {kind: [generator.random(count) for _ in range(sizes.depth)] for kind, count in counts.items()}
-    )
+    return Additive({kind: [generator.random(c) for _ in range(sizes.depth)] for kind, c in counts.items()})
 
 
 @contextmanager
@@ -190,9 +188,7 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     fisher = loss_moments(network, MANY, with_stream=True).fisher
     by = Additive(importances(network, MANY, "surgeon", fisher=fisher))
     basis = loss_basis(network, fisher)
-    alone, cut = (
-        estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, fisher)
-    )
+    alone, cut = (estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=e) for e in (None, fisher))
     repaired = cut.repaired
     assert alone.repaired is None
     for kind in BOTH:

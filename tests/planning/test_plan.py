@@ -285,9 +285,7 @@ def sides(draw: st.DrawFn, layers: int) -> Side:
 
 
 def costs_at(sides_: Sequence[Side], picks: Sequence[Ints], fixed: Ints) -> Ints:
-    return fixed + sum(
-        side.costs[list(chosen)].sum(axis=0) for side, chosen in zip(sides_, picks, strict=True)
-    )
+    return fixed + sum(side.costs[list(c)].sum(axis=0) for side, c in zip(sides_, picks, strict=True))
 
 
 def worth_of(sides_: Sequence[Side], picks: Sequence[Ints]) -> float:
@@ -303,9 +301,7 @@ def test_nothing_within_the_budgets_is_better(data: st.DataObject) -> None:
     layers = data.draw(st.integers(1, 3 if kinds < 3 else 2))
     both = [data.draw(sides(layers)) for _ in range(kinds)]
     fixed = np.array(data.draw(UNITS))
-    limits = data.draw(
-        st.dictionaries(st.sampled_from([f"max_{name}" for name in COSTS]), st.integers(0, 120))
-    )
+    limits = data.draw(st.dictionaries(st.sampled_from([f"max_{n}" for n in COSTS]), st.integers(0, 120)))
     budgets = Budgets.of(limits)
     assert fits(both)
     every = itertools.product(*(itertools.product(range(len(side.sizes)), repeat=layers) for side in both))

@@ -92,9 +92,7 @@ def test_a_page_fits_every_width_and_can_be_read(opened: Callable[..., Any], kin
 
 
 def test_coloured_pages_have_all_colours(made: Any) -> None:
-    (style,) = {
-        text for page in made.pages.values() for text in re.findall("<style>(.*?)</style>", page, re.S)
-    }
+    (style,) = {text for p in made.pages.values() for text in re.findall("<style>(.*?)</style>", p, re.S)}
     rules = re.findall(r"([^{}]+)\{([^{}]*)\}", style)
     coloured = {
         name

@@ -27,9 +27,7 @@ def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObje
     (problem,) = problems
     budgets = data.draw(limits(problems))
     listed = states(problems)
-    excluded = data.draw(
-        st.lists(st.sampled_from([state.picks for state in listed]), max_size=3, unique=True)
-    )
+    excluded = data.draw(st.lists(st.sampled_from([each.picks for each in listed]), max_size=3, unique=True))
     min_score = data.draw(st.none() | st.sampled_from([state.score for state in listed]))
     numbers = st.integers(-5, 5)
     objective = [
@@ -82,9 +80,7 @@ def test_the_least_cost_is_lexicographic(
 ) -> None:
     budgets = data.draw(limits(problems))
     min_score = data.draw(st.none() | st.sampled_from([state.score for state in states(problems)]))
-    good = [
-        state for state in keeping(problems, budgets) if min_score is None or at_least(state.score, min_score)
-    ]
+    good = [one for one in keeping(problems, budgets) if min_score is None or at_least(one.score, min_score)]
     found = milp.least_cost(problems, budgets, (first, second), min_score)
     assert (found is None) == (not good)
     if found is not None:

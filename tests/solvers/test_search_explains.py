@@ -175,9 +175,7 @@ def test_wider_spaces_may_be_too_large_to_list() -> None:
     expected = search(space, "geo")
     with patch.object(exhaustive, "STATES_LIMIT", states_of(space)):
         found = search(space, "geo", method="exhaustive")
-    assert [binding.bound for binding in found.bounds.binding] == [
-        binding.bound for binding in expected.bounds.binding
-    ]
+    assert [one.bound for one in found.bounds.binding] == [one.bound for one in expected.bounds.binding]
 
 
 def test_arguments_that_make_no_sense_are_refused() -> None:

@@ -108,9 +108,7 @@ def test_one_limit_of_latency_is_a_limit_for_the_exact_method(largest: int) -> N
         result = search(timed.space, "geo", budgets=limits, costs=timed.costs, method="exact")
         assert result.front.cost == LATENCY
         check(timed, make_score("geo"), limits, result, True)
-        assert all(
-            baseline.choice.costs[LATENCY] <= limits[f"max_{LATENCY}"] for baseline in result.baselines
-        )
+        assert all(b.choice.costs[LATENCY] <= limits[f"max_{LATENCY}"] for b in result.baselines)
 
 
 @pytest.mark.parametrize("method", ["evolution", "exhaustive", "random"])

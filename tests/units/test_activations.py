@@ -71,10 +71,7 @@ def compact(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: boo
 
 
 def two_ssp(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: bool) -> list[float]:
-    norms = [
-        [math.sqrt(sum(token[k] ** 2 for token in sequence for k in unit)) for sequence in sequences]
-        for unit in units
-    ]
+    norms = [[math.sqrt(sum(t[k] ** 2 for t in s for k in unit)) for s in sequences] for unit in units]
     return [sum(each) / len(sequences) for each in norms]
 
 

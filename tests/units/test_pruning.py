@@ -93,9 +93,7 @@ def cuts(draw: st.DrawFn) -> Cut:
     parent = Dimensions(2, 8, groups * per_group, groups, size, ffn)
     kinds = [st.sets(st.integers(0, whole - 1), min_size=1) for whole in (groups, ffn)]
     units = st.lists(st.tuples(*kinds), min_size=2, max_size=2)
-    layers = [
-        LayerCut.of(i, *(np.array(sorted(kind)) for kind in pair)) for i, pair in enumerate(draw(units))
-    ]
+    layers = [LayerCut.of(i, *(np.array(sorted(kind)) for kind in p)) for i, p in enumerate(draw(units))]
     return Cut(parent, tuple(layers))
 
 

@@ -91,9 +91,7 @@ def test_a_super_weight_is_the_entry_that_writes_most() -> None:
 def test_what_cancels_a_massive_activation_is_a_sink_too() -> None:
     network = planted(1e4)
     with torch.no_grad():
-        first, last = (
-            layer_of(places_of(network), layer_list(network)[number]) for number in (LAYER, LAYER + 1)
-        )
+        first, last = (layer_of(places_of(network), layer_list(network)[n]) for n in (LAYER, LAYER + 1))
         for ours, theirs in zip((*first.ffn_in, first.ffn_out), (*last.ffn_in, last.ffn_out), strict=True):
             assert ours is not None
             assert theirs is not None

@@ -50,10 +50,7 @@ def test_always_the_unit_goes_whose_absence_costs_least(seed: int, units: int, s
     going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), units)
     left, lost = list(range(units)), 0.0
     for unit, cost in zip(going.order.tolist(), going.costs.tolist(), strict=True):
-        after = {
-            each: left_over(moments, columns, [other for other in left if other != each], size)
-            for each in left
-        }
+        after = {each: left_over(moments, columns, [o for o in left if o != each], size) for each in left}
         assert after[unit] == pytest.approx(min(after.values()), rel=1e-6)
         assert cost == pytest.approx(after[unit] - lost, rel=1e-4, abs=1e-9 * after[unit])
         left.remove(unit)

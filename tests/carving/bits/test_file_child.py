@@ -143,9 +143,7 @@ def test_types_keep_bytes_beside_any_cut(name: str, cuts: dict[str, Any], text: 
     reader = gguf.GGUFReader(next(out.glob("*.gguf")))
     stored = sum(int(each.n_bytes) for each in reader.tensors if str(each.name) != "rope_freqs.weight")
     assert stored == carved.costs["child"]["weight_bytes"] <= budget
-    assert {row.type for row in carved.types} <= {
-        BY_NUMBER[int(each.tensor_type)].name for each in reader.tensors
-    }
+    assert {row.type for row in carved.types} <= {BY_NUMBER[int(e.tensor_type)].name for e in reader.tensors}
     assert carved.cut.is_whole is ("keep" in cuts)
     typed = carved.losses["as_read_back"]
     if carved.cut.is_whole:

@@ -80,9 +80,7 @@ def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, either
     cut = cuts(either)[number]
     plain = either.repaired(cut)
     knowing = either.repaired(cut, None, typed(either, cut, plain, "Q4_0").types)
-    losses = [
-        either.typed_loss(typed(either, cut, repaired, "Q4_0"), repaired) for repaired in (plain, knowing)
-    ]
+    losses = [either.typed_loss(typed(either, cut, r, "Q4_0"), r) for r in (plain, knowing)]
     # random weights and tokens: what is refitted beside rounding hardly carries over to others
     assert losses[1] < (0.98 if number == 0 else 1.02) * losses[0]
 

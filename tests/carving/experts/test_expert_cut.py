@@ -146,11 +146,7 @@ def test_by_pairs_no_others_lose_less(kind: str, tmp_path: Path, monkeypatch: py
     assert carved.optimal is False, "it is the best, which is not proven"
     for row in carved.experts.layers:
         lost = use[row.layer]["product"]
-        sets = [
-            list(gone)
-            for gone in combinations(range(8), 4)
-            if groups == 1 or sum(expert < 4 for expert in gone) == 2
-        ]
+        sets = [list(g) for g in combinations(range(8), 4) if groups == 1 or sum(e < 4 for e in g) == 2]
         least = min(lost[np.ix_(gone, gone)].sum() for gone in sets)
         gone = np.setdiff1d(np.arange(8), kept[row.layer])
         assert lost[np.ix_(gone, gone)].sum() == pytest.approx(least, rel=1e-7)

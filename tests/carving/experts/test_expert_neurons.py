@@ -56,9 +56,7 @@ def test_a_child_sends_what_the_silenced_parent_sends(kind: str, tmp_path: Path)
     kept = kept_in(tmp_path / "child", whole_of(folder))
     assert {len(neurons) for experts in kept.values() for neurons in experts.values()} == {8}
     assert len({tuple(neurons) for experts in kept.values() for neurons in experts.values()}) > 1
-    fewer = FewerExperts(
-        Checkpoint.open(folder), {layer: np.array([*experts]) for layer, experts in kept.items()}
-    )
+    fewer = FewerExperts(Checkpoint.open(folder), {layer: np.array([*e]) for layer, e in kept.items()})
     child, parent = (
         AutoModelForCausalLM.from_pretrained(tmp_path / name).eval() for name in ("child", "parent")
     )

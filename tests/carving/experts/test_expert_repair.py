@@ -133,9 +133,7 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
         repaired_experts(fewer, model, tokens, cache=cache, progress=stopping_at(2))
     again, left = repaired_experts(fewer, model, tokens, cache=cache)
     assert left == pytest.approx(shares)
-    assert {layer: sorted(each) for layer, each in again.items()} == {
-        layer: sorted(each) for layer, each in whole.items()
-    }
+    assert {one: sorted(e) for one, e in again.items()} == {one: sorted(e) for one, e in whole.items()}
     for layer, matrices in whole.items():
         for expert, matrix in matrices.items():
             np.testing.assert_allclose(again[layer][expert], matrix, rtol=1e-4, atol=1e-6)

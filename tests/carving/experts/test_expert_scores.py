@@ -82,9 +82,7 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
     worth = neurons_by_weights(checkpoint, layer, ledger)
     for expert in range(8):
         if kind in ("gpt_oss", "granitemoe"):
-            inside = [
-                value for name, value in stored.items() if f"layers.{layer}." in name and value.ndim == 3
-            ]
+            inside = [v for name, v in stored.items() if f"layers.{layer}." in name and v.ndim == 3]
             up, down = sorted((value[expert].double() for value in inside), key=lambda x: -x.numel())
             rows, columns = (up.T, down) if kind == "gpt_oss" else (up, down.T)
             both = (rows[::2], rows[1::2]) if kind == "gpt_oss" else rows.chunk(2)

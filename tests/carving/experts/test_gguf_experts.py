@@ -320,9 +320,7 @@ def test_a_file_is_read_as_the_mixture_that_it_was_written_of(kind: str, tmp_pat
     assert fingerprint(ours) == fingerprint(theirs)
     ids = torch.tensor([IDS])
     with torch.no_grad():
-        assert torch.equal(
-            *(open_model(each)(input_ids=ids, use_cache=False).logits for each in (ours, theirs))
-        )
+        assert torch.equal(*(open_model(e)(input_ids=ids, use_cache=False).logits for e in (ours, theirs)))
 
 
 @pytest.mark.parametrize(("kind", "name"), [("qwen3_moe", "Q8_0"), *((kind, "Q4_0") for kind in BY_TEXT)])

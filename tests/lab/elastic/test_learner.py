@@ -50,9 +50,7 @@ def test_growth_changes_no_weight() -> None:
     learner.end_epoch(0, Drawn()[0]["input_ids"][None], [0, 0])
     assert int(learner.supernet.widths.min()) > 4 - 1
     assert int(learner.supernet.widths.sum()) > 12 * 4
-    assert all(
-        torch.equal(value, before[name]) for name, value in learner.supernet.stack.state_dict().items()
-    )
+    assert all(torch.equal(v, before[name]) for name, v in learner.supernet.stack.state_dict().items())
 
 
 @pytest.mark.parametrize(("most", "stays"), [(None, False), (10**9, False), (1, True)])

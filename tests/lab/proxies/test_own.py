@@ -169,9 +169,7 @@ def test_a_forward_pass_is_charged_no_backward_pass(monkeypatch: pytest.MonkeyPa
     prices = {kind: 10.0**power for power, kind in enumerate(kinds, 4)}
     monkeypatch.setattr(Passes, "seconds", property(lambda _: prices))
     network = made("llama")
-    outcomes = compute(
-        network, [find_proxy(name) for name in proxy_names()], batch_for(network), Protocol(parts=2)
-    )
+    outcomes = compute(network, [find_proxy(n) for n in proxy_names()], batch_for(network), Protocol(parts=2))
     for name, outcome in outcomes.items():
         passes = set(find_proxy(name).passes)
         needed = passes | ({"backward"} if "curvature" in passes else set())

@@ -281,9 +281,7 @@ def test_l_swag(family: str) -> None:
             assert fresh[: layer + 1, layer : last + 1].sum() == len(different)
     (score,), (everywhere,) = find_proxy("l_swag").scores([row]).values()
     assert everywhere == pytest.approx(sum(inverse) * len(set().union(*patterns)))
-    chosen = [
-        layers for first in range(depth) for layers in [range(first, j + 1) for j in range(first, depth)]
-    ]
+    chosen = [layers for f in range(depth) for layers in [range(f, j + 1) for j in range(f, depth)]]
     psi = [
         sum(inverse[layers[0] : layers[-1] + 1]) * len(set().union(*(patterns[x] for x in layers)))
         for layers in chosen

@@ -58,7 +58,6 @@ def tiny_changes(name: str, dtype: str) -> dict[str, Any]:
     In 16 bits all experts are chosen: what is rounded otherwise would have routers choose others.
     """
     described, sizes = families()[name].gguf, families()[name].config.sizes
-    assert described is not None
     changes = {field: value for field, value in PLAIN.items() if field in TINY[name]}
     if families()[name].config.memory:
         changes.pop("layer_types", None)

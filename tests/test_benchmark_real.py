@@ -92,7 +92,6 @@ def test_all_principal_components_are_the_parent(parent: Parent) -> None:
         model(TOKENS.ids)
     stream = torch.cat([functional.normalize(read, dim=1) for read in reads]).double()
     narrow = peer_cut(parent, PCA, 0.5 * Sizes.of(parent).body, scores).cut.narrowing
-    assert narrow is not None
     wanted = torch.linalg.svd(stream).Vh[:24]
     energy = (stream @ torch.from_numpy(narrow.basis.copy())).square().sum()
     assert float(energy) == pytest.approx(float((stream @ wanted.T).square().sum()), rel=1e-4)

@@ -6,12 +6,12 @@ import sys
 from dataclasses import replace
 
 import pytest
-from drawn import architectures, ends, layers
+from drawn import architectures, layers
 from hypothesis import given
 from hypothesis import strategies as st
 from twin_costs import exact_costs
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix, Shapes
+from zerolm.architecture import Architecture, Layer, Matrix, Shapes
 from zerolm.costs import COSTS, CostModel, Latencies, TimedCosts
 
 
@@ -63,11 +63,6 @@ def test_other_layers_have_another_shape_key(architecture: Architecture, extra: 
     assert (swapped.shape_key() == architecture.shape_key()) == (extra == architecture.layers[0])
 
 
-@given(ends())
-def test_only_untied_heads_are_stored_beside_the_embedding(parts: Ends) -> None:
-    assert parts.head == sum(matrix.rows * matrix.cols for matrix in parts.head_matrices)
-
-
 def test_searching_imports_no_torch() -> None:
     command = "import sys, zerolm; zerolm.search; zerolm.make_space; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
@@ -89,51 +84,11 @@ def test_costs_equal_their_slow_twin(architecture: Architecture, model: CostMode
     assert model.of(architecture) == exact_costs(architecture, model)
 
 
-@given(architectures(), COST_MODELS)
-def test_costs_add_up_over_layers(architecture: Architecture, model: CostModel) -> None:
-    total = {name: int(value) for name, value in zip(COSTS, model.ends(architecture.ends), strict=True)}
-    for layer in architecture.layers:
-        alone = model.layers(Shapes.of([layer]))[0]
-        total = {name: total[name] + int(value) for name, value in zip(COSTS, alone, strict=True)}
-    assert model.of(architecture) == total
-
-
-@given(st.lists(layers(), min_size=1, max_size=3), st.integers(1, 100), st.integers(1, 100))
-def test_a_tied_head_is_computed_but_not_stored_again(drawn: list[Layer], vocab: int, width: int) -> None:
-    model = CostModel(bits=4)
-    none, tied, untied = (
-        model.of(Architecture("drawn", {}, tuple(drawn), outside))
-        for outside in (
-            Ends(vocab * width),
-            Ends(vocab * width, tied_head=vocab * width),
-            Ends(vocab * width, head_matrices=(Matrix("head", vocab, width),)),
-        )
-    )
-    assert tied == none | {"macs": none["macs"] + vocab * width}
-    assert untied["macs"] == tied["macs"]
-    assert untied["params"] - tied["params"] == vocab * width
-    assert untied["body_params"] == tied["body_params"]
-
-
-@given(ends())
-def test_what_lies_outside_the_layers_caches_nothing(outside: Ends) -> None:
-    assert CostModel().ends(outside)[COSTS.index("kv_bytes")] == 0
-
-
 @pytest.mark.parametrize(("bits", "expected"), [(4, 512 + 16), (8, 1024 + 16), (16, 2048), (32, 4096)])
 def test_weight_bytes_of_one_square_matrix(bits: int, expected: int) -> None:
     """1024 weights in 8 groups of 128, two bytes a group."""
     layer = Layer((Matrix("ffn", 32, 32),), 32, 32, 32)
     assert CostModel(bits=bits).layers(Shapes.of([layer]))[0, COSTS.index("weight_bytes")] == expected
-
-
-@given(layers(), st.sampled_from((4, 8, 16, 32)))
-def test_kv_bytes_grow_with_context_batch_and_bits(layer: Layer, kv_bits: int) -> None:
-    column = COSTS.index("kv_bytes")
-    shapes = Shapes.of([layer])
-    one = CostModel(context=64, kv_bits=kv_bits).layers(shapes)[0, column]
-    assert one == 2 * layer.kv_width * 64 * kv_bits // 8
-    assert CostModel(context=192, batch=5, kv_bits=kv_bits).layers(shapes)[0, column] == 15 * one
 
 
 @given(architectures(), COST_MODELS, st.data())

@@ -101,7 +101,6 @@ def test_memory_is_what_autograd_saves(space_name: str, sizes: dict[str, Any]) -
     backbone = next(iter(space.backbones()))
     architecture = space.assemble(backbone, [[0] for _ in backbone.blocks])
     config = space.config(architecture)
-    assert config is not None
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config)).train()
     few, many = (saved_bytes(model, sequences, length, vocab) for sequences in (2, 6))
     costs = [

@@ -156,7 +156,6 @@ def test_expectations_never_fall_where_scores_rise(name: str, method: str, seed:
         assume(False)
     order = np.argsort(calibration.rank(others), kind="stable")
     expectations = expected_of(calibration, others.architectures)
-    assert expectations is not None
     means = np.array([expectations[i].mean for i in order]) * (1 if higher else -1)
     assert (np.diff(means) >= -1e-9 * np.abs(means).max()).all()
 
@@ -252,7 +251,6 @@ def test_expectations_are_in_the_unit_of_the_metric(higher: bool) -> None:
     labels = labelled("gpt2", 40, higher=higher)
     calibration = calibrate(labels, "gp")
     found = expected_of(calibration, labels.pool.architectures)
-    assert found is not None
     known = labels.result if higher else -labels.result
     assert all(one.low <= one.mean <= one.high for one in found)
     assert np.mean([one.low <= value <= one.high for one, value in zip(found, known, strict=True)]) > 0.85

@@ -161,16 +161,6 @@ def test_the_solvers_find_the_best_of_all(name: str, method: str) -> None:
     assert result.plateau.ties.value == int(at_least(scores[within], scores[within].max()).sum())
 
 
-def test_weights_do_not_follow_the_unit() -> None:
-    """Entries count alike, however large their numbers are: scaled values give the same ranking."""
-    labels = labelled("gpt2", 12)
-    values = labels.pool.entries
-    scale = np.geomspace(1e-3, 1e3, len(values))[:, None]
-    one, other = fit_dictionary(values, labels.result), fit_dictionary(values * scale, labels.result)
-    assert one.entries == other.entries
-    assert one.of(values) == pytest.approx(other.of(values * scale), rel=1e-9)
-
-
 def tau(a: np.ndarray, b: np.ndarray) -> float:
     return float(kendalltau(a, b).statistic)
 
@@ -213,17 +203,6 @@ def test_parts_that_cancel_are_ties() -> None:
     attention, ffn = np.array([0.1, 0.0, 0.1]), np.array([0.3, 0.0, 0.2])
     assert 1.5 * attention[0] - 0.5 * ffn[0] != 0
     assert mixed((attention, ffn), 1.5).tolist() == [0.0, 0.0, pytest.approx(0.05)]
-
-
-@pytest.mark.parametrize(("role", "high"), [("attention", True), ("ffn", False)])
-def test_algorithm1_never_ranks_backwards(role: str, high: bool) -> None:
-    """Results that follow one part alone: alpha leans to it, and the score agrees with the result."""
-    batch = batch_of("flexibert", 3, 30)
-    attention, ffn = parts(batch)
-    result = attention if role == "attention" else ffn
-    found = algorithm1(batch, result).alpha
-    assert (found > 0.5) == high
-    assert tau(found * attention + (1 - found) * ffn, result) > 0.85
 
 
 def test_algorithm1_steps_aside_between_two_hills() -> None:

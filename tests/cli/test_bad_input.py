@@ -267,14 +267,6 @@ def test_arithmetic_that_fails_is_one_line(zerolm: Zerolm, monkeypatch: pytest.M
     zerolm(*FAST).refused("cannot be computed with")
 
 
-def test_labels_of_another_corpus(zerolm: Zerolm, tmp_path: Path) -> None:
-    file = tmp_path / "labels.json"
-    file.write_text(spoil("name", "gpt2_wt103"))
-    zerolm("search", "gpt2", "--corpus", "lm1b", "--labels", str(file)).refused(
-        "of corpus 'wt103', but the search is of 'lm1b'"
-    )
-
-
 @pytest.mark.parametrize("command", [("bench", "run"), ("lab", "ablate")])
 def test_one_architecture_three_times(command: tuple[str, str], zerolm: Zerolm, tmp_path: Path) -> None:
     document = json.loads(json.dumps(GOOD))

@@ -80,7 +80,6 @@ def test_the_remaining_time_is_at_this_rate(before: int, gained: int, left: int,
         step = Step("counting", before, before + gained + left)
         now[0], step.done = seconds, before + gained
         match = re.fullmatch(r"counting, (\d+)%, about (\d+ \w+) left \.\.\.", step.line())
-    assert match is not None
     assert match[2] == about(seconds / gained * left)
     assert abs(int(match[1]) - 100 * step.done / step.of) <= 0.5 + 1e-9
 

@@ -238,7 +238,6 @@ def test_what_a_child_encodes_is_what_the_masked_parent_does(tmp_path: Path) -> 
     parent = sentence_folder(tmp_path / "parent", inside="0_Transformer", kinds=("Dense", "Normalize"))
     cut = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none"}
     carved = carve(parent, tmp_path / "child", text=text(tmp_path), **cut, **FEW)
-    assert carved.verified is not None
     assert carved.verified.embeddings < 1e-5
     child = package.SentenceTransformer(str(tmp_path / "child"), device="cpu")
     masked = package.SentenceTransformer(str(parent), device="cpu")
@@ -267,6 +266,5 @@ def test_a_child_that_encodes_otherwise_is_refused(tmp_path: Path, monkeypatch: 
 def test_without_the_package_the_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoded, "find_spec", lambda name: None)
     carved = carve(sentence_folder(tmp_path / "parent"), tmp_path / "child", keep_ffn=0.5)
-    assert carved.verified is not None
     assert carved.verified.embeddings is None
     assert encoded.UNTRIED in carved.note

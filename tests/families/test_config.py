@@ -58,7 +58,6 @@ def test_a_configuration_builds_the_promised_parameters(name: str, data: st.Data
     pick = data.draw(st.integers(0, len(backbone.blocks[0].candidates) - 1))
     architecture = space.assemble(backbone, [[pick]])
     config = space.config(architecture)
-    assert config is not None
     if name in ("qwen2", "qwen3", "bert"):
         assert config["model_type"] == name
     assert json.loads(json.dumps(config)) == config
@@ -74,7 +73,6 @@ def test_queries_may_be_wider_or_narrower_than_hidden(heads: int, kind: str) -> 
     choices = {"depth": 2, "hidden": 256, "head_size": 64, "heads": heads, "kv_heads": 1, "ffn": 512}
     architecture = space.read(choices)
     config = space.config(architecture)
-    assert config is not None
     assert (config["model_type"], architecture.layers[0].query_width) == (kind, 64 * heads)
     assert built_parameters(config) == CostModel().of(architecture)["params"]
 
@@ -113,7 +111,6 @@ def test_a_configuration_is_the_architecture_that_was_read(name: str, data: st.D
     if len(set(architecture.layers)) > 1:
         assert config is None
     else:
-        assert config is not None
         assert from_config(config).layers == architecture.layers
 
 
@@ -272,7 +269,6 @@ def test_the_last_layer_of_a_gemma4_stays(tmp_path: Path) -> None:
     """Its stock class makes it attend to all tokens, whatever the list says."""
     random_model("gemma4_text").save_pretrained(tmp_path / "parent")
     carved: Carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=0.5, **TOKENS)
-    assert carved.kept is not None
     assert carved.kept.layers[-1].layer == 3
     config = json.loads((tmp_path / "child" / "config.json").read_text())
     assert config["layer_types"][-1] == "full_attention"

@@ -140,7 +140,6 @@ def with_form(family: Family, role: str, **form: Any) -> Family:
 
 
 def untiled(family: Family) -> Family:
-    assert family.gguf is not None
     return replace(family, gguf=replace(family.gguf, tiled={}))
 
 
@@ -186,7 +185,6 @@ def test_the_text_part_of_a_model_that_sees_is_written(name: str, tmp_path: Path
     """Its layers differ in size where readers of the architecture take that."""
     checkpoint = Checkpoint.open(saved_seeing(tmp_path / "parent", name, **TEXTS[name]))
     whole, described = dimensions(checkpoint), checkpoint.family.gguf
-    assert described is not None
     first = 24 if checkpoint.family.cut.ffn else whole.ffn
     last = first if described.alike else 32
     layers = LAYERS.get(name, (0, 1, 3) if name == "gemma4" else (0, 2))

@@ -137,7 +137,6 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     """Readers that round activations to 8 bits explain some of a difference, and never a wrong order."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     family, file, cut = checkpoint.family, tmp_path / "child.gguf", Cut.whole(dimensions(checkpoint))
-    assert family.gguf is not None
     order = {"tiled": {}} if family.gguf.tiled else {"halves": not family.gguf.halves}
     wrong = replace(checkpoint, family=replace(family, gguf=replace(family.gguf, **order)))
     right, other = (WeighedChild(Child(each, cut)) for each in (checkpoint, wrong))

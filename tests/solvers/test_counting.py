@@ -6,7 +6,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from brute import State, states
-from catalogue import SETTINGS, catalogue
+from catalogue import catalogue
 from drawn import limits, problem_lists
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,13 +51,6 @@ def test_ties_of_a_deep_space_are_all_its_architectures(depth: int) -> None:
     found = search(space, "geo", compare=False)
     assert found.plateau.ties.value == found.plateau.near_ties.value == space.size() == 3**depth
     assert found.plateau.ties.exact
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_states_of_a_space_stand_for_all_its_architectures(name: str) -> None:
-    score = make_score("geo").terms
-    found = States.of(compile_problems(list(catalogue(name).space.backbones()), score, CostModel()))
-    assert sum(int(ways) for ways in found.ways) == len(catalogue(name).architectures)
 
 
 def test_too_many_states_are_refused() -> None:

@@ -70,7 +70,6 @@ def test_its_space_and_its_family_count_the_same(decoder: Decoder) -> None:
 def test_the_default_space_holds_eight(name: str) -> None:
     decoder = decoders()[name]
     space = decoder.space
-    assert space is not None
     assert exclusions(space, decoder.choices) == []
     assert space.settings == {
         **type(space)().settings,

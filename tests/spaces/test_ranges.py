@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from portion import portion
 
 from zerolm.settings import REQUIRED
-from zerolm.spaces import SPACES, make_space, space, space_names, space_settings
+from zerolm.spaces import SPACES, make_space, space_names, space_settings
 from zerolm.spaces.base import widen, widen_interval
 from zerolm.spaces.uniform import UniformSpace
 
@@ -87,11 +87,6 @@ def test_settings_rebuild_the_space(name: str) -> None:
     assert again.settings == original.settings
     assert again.size() == original.size()
     assert set(original.settings) == set(space_settings(name))
-
-
-def test_a_space_name_is_given_once() -> None:
-    with pytest.raises(ValueError, match="'gpt2' is registered already"):
-        space(type(make_space("gpt2")))
 
 
 OPENED = [name for name, (kind, _) in SETTINGS.items() if issubclass(SPACES[kind], UniformSpace)]

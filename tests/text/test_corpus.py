@@ -211,7 +211,6 @@ def test_the_tokenizer_is_the_one_that_proxies_train(tmp_path: Path) -> None:
     file = some_text(tmp_path)
     tokenizer, source = tokenizer_of(str(file), 300), text_source(read_text(file), 300)
     ids = tokenizer(file.read_text(), add_special_tokens=False)["input_ids"]
-    assert source.ids is not None
     assert ids == source.ids.tolist()
     assert (len(tokenizer), tokenizer.mask_token_id) == (source.size, source.mask)
 

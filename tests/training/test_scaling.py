@@ -118,7 +118,6 @@ def states(depth: int, rule: str) -> list[torch.Tensor]:
 def test_branches_and_rates_follow_the_depth(rule: str, depth: int) -> None:
     """Each step adds what it would add without a rule, times the factor; what is outside learns as before."""
     exponent, ratio = DEPTH_RULES[rule], depth / BASE_DEPTH
-    assert exponent is not None
     plain, ruled = states(depth, "none"), states(depth, rule)
     attention = build(llama(32, depth=depth), 0)
     scaled(attention, 32, RATE, depth_rule=rule)

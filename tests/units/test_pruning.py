@@ -116,8 +116,6 @@ def test_kept_indices_and_places_are_those_of_a_walk_by_hand(cut: Cut, label: st
             assert places is None
             assert cut.parent.length(label, (1, 1)) == 0
             continue
-        assert kept is not None
-        assert places is not None
         whole = owners(cut, cut.parent.kv_heads, cut.parent.ffn, label)
         wanted = [i for i, (_, kind, unit, _) in enumerate(whole) if unit in layer[kind]]
         assert kept.tolist() == wanted
@@ -144,7 +142,6 @@ def test_cuts_compose(data: st.DataObject) -> None:
                 second.kept(inner, label),
                 both.kept(layer, label),
             )
-            assert of_child is not None
             assert outer[of_child].tolist() == whole.tolist()
     at_once, in_steps = third.after(both), third.after(second).after(first)
     assert [(x.layer, *map(list, x.kept.values())) for x in at_once.layers] == [

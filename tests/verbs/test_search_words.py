@@ -32,7 +32,6 @@ def test_operations_and_tokens_are_a_budget_of_macs() -> None:
 def test_without_tokens_they_are_as_many_as_are_best() -> None:
     report = searched(max_train_flops=5e16)
     plan = report.question.training
-    assert plan is not None
     assert plan.tokens == round(chinchilla(5e16).tokens)
     assert any("by the law of Chinchilla" in line for line in report.lines())
 

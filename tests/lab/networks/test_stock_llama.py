@@ -86,7 +86,6 @@ def test_a_plain_llama_is_stored_as_it_is_and_other_blocks_have_no_configuration
     model = stock_llama(space, architecture, network.module)
     assert model.num_parameters() == network.params == CostModel().of(architecture)["params"]
     config, stored = space.config(architecture), model.config.to_dict()
-    assert config is not None
     shared = config.keys() & stored.keys()
     assert {name: stored[name] for name in shared} == {name: config[name] for name in shared}
     assert {"hidden_size", "intermediate_size", "num_key_value_heads", "head_dim"} <= shared

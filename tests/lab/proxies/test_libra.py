@@ -157,12 +157,10 @@ def test_the_verdict_is_of_labels_it_has_not_seen() -> None:
     result, params = generator.normal(size=40), generator.normal(size=40)
     columns = {"good": result + 0.01 * params, "bad": generator.normal(size=40), "same": np.ones(40)}
     verdict = judge(columns, result, params)
-    assert verdict is not None
     assert verdict.chosen == ["good"]
     assert (verdict.calibration, verdict.test) == (20, 20)
     assert verdict.tau > 0.9
     other = judge(columns, result, params, seed=1)
-    assert other is not None
     assert other.tau != verdict.tau
     assert None not in vars(verdict).values()
 
@@ -174,5 +172,4 @@ def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
         assert judge(columns, labels, result) is None
     assert judge({"a": result, "b": -result}, same, result) is None
     verdict = judge({"a": result, "b": -result}, result, same)
-    assert verdict is not None
     assert verdict.tau_body_params is None

@@ -141,7 +141,6 @@ def test_flow_of_a_network(name: str, faithful: bool) -> None:
     for mine, other in pairs:
         w, g = flow[mine]
         assert torch.equal(w, mine.matrix(mine.parameter.detach()).abs().double())
-        assert other.parameter.grad is not None
         close(g, other.matrix(other.parameter.grad), 1e-10, largest)
 
 

@@ -1,22 +1,72 @@
 """Searches within a latency beside all architectures, by tables of choices and by every other method."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any, Self
 
 import numpy as np
 import pytest
 from brute import pareto
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_tables import Timed
 from portion import portion
 
 from zerolm.architecture import Architecture, Floats, Ints
-from zerolm.costs import COSTS, LATENCY, CostModel
+from zerolm.costs import COSTS, LATENCY, CostModel, Latencies, TimedCosts
+from zerolm.lab.spaces.elastic import Elastic
 from zerolm.scores import ChoiceTable, WholeScore, make_score
 from zerolm.solvers import Infeasible, SearchResult, search
 from zerolm.solvers.evolution import Evolution
-from zerolm.solvers.problem import at_least, near
+from zerolm.solvers.problem import Budgets, at_least, near
+from zerolm.spaces import make_space
+
+SIZES: dict[str, Any] = {
+    "depth": 3, "hidden": 16, "heads": 2, "embedding": 6, "vocab": 40, "positions": 20, "step": 4
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Timed:
+    """A space of unevenly grown widths, its costs with latencies, and all of its architectures."""
+
+    space: Elastic
+    costs: TimedCosts
+    architectures: list[Architecture]
+    listed: Ints
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def drawn(cls, seed: int, largest: int, depth: int = 3) -> Self:
+        """Return latencies of 1 to ``largest``: of a small one many paths tie, of a large one none do."""
+        draw = np.random.default_rng(seed)
+        kinds = make_space("elastic", **SIZES).kinds  # type: ignore[attr-defined]
+        widths = (4 * draw.integers(1, 7, depth * len(kinds))).tolist()
+        space = make_space("elastic", **{**SIZES, "depth": depth, "widths": widths})
+        assert isinstance(space, Elastic)
+        places = [block.candidates for backbone in space.backbones() for block in backbone.blocks]
+        layers = sorted({layer for candidates in places for layer in candidates.layers})
+        table = dict(zip(layers, draw.integers(1, largest + 1, len(layers)).tolist(), strict=True))
+        costs = TimedCosts(latencies=Latencies(table, int(draw.integers(1, largest + 1))))
+        ways = [[way for ways in candidates.alternatives for way in ways] for candidates in places]
+        every = [space.read({"layers": list(path)}) for path in product(*ways)]
+        listed = np.array([list(costs.of(one).values()) for one in every], np.int64)
+        return cls(space, costs, every, listed)
+
+    def limits(self, shares: dict[str, float]) -> dict[str, int]:
+        """Return budgets at quantiles of the costs of all architectures."""
+        limits = {
+            name: int(np.quantile(self.listed[:, self.costs.names.index(name[4:])], share, method="nearest"))
+            for name, share in shares.items()
+        }
+        return {name: min(limit, limits.get(f"max{name[3:]}", limit)) for name, limit in limits.items()}
+
+    def within(self, limits: dict[str, int]) -> list[int]:
+        """Return the numbers of the architectures that keep limits."""
+        allowed = Budgets.of(limits, self.costs.names).allow(self.listed)
+        return [int(i) for i in np.flatnonzero(allowed)]
+
 
 SHARES = st.floats(0.02, 1.0)
 LIMITS = st.dictionaries(

@@ -5,6 +5,8 @@ import math
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,21 +16,74 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from carvings import carve
 from forked import die, in_another_process, killed_at
-from runs import BATCH, LENGTH, corpus, data, difference, in_parts, learner, request, trained, weights
+from label_training import ASKED, some_text
 from safetensors.torch import load_file
-from tiny import model
+from small_supernets import SIZES
+from tiny import model, saved, word_tokenizer
 from torch import Tensor, nn
 from transformers import TrainerState
 
+from zerolm.settings.compute import TrainedOn
+from zerolm.text.corpus import Corpus, Sequences, TokenFile
 from zerolm.training import train as training
 from zerolm.training import watch as watching
 from zerolm.training.learner import Objective, Student
 from zerolm.training.losses import forward_kl, labelled
-from zerolm.training.request import Schedule, TrainingRequest
+from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
 from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, recompute_activations, train
 from zerolm.training.watch import LOG, TrainingRun
+
+LENGTH, BATCH = 8, 4
+
+
+def tokens(count: int = 4000, seed: int = 0, name: str = "text") -> TokenFile:
+    """A text in which the next token is often the one after, so that there is something to learn."""
+    steps = np.random.default_rng(seed).integers(0, 4, count)
+    return TokenFile(name, f"{seed:064x}", 1, (np.cumsum(steps) % 64).astype(np.uint16))
+
+
+def corpus(length: int = LENGTH) -> Corpus:
+    return Corpus((tokens(),), length)
+
+
+def request(steps: int, rate: float = 3e-3, **more: Any) -> TrainingRequest:
+    return TrainingRequest(
+        steps * BATCH * LENGTH, BATCH, LENGTH, Schedule(rate), **{"checkpoints": steps // 2, **more}
+    )
+
+
+def learner(name: str = "llama", *losses: str, seed: int = 0) -> Student:
+    pairs = tuple((place, place) for place in range(1, 4))
+    return Student(model(name, seed), Objective(dict.fromkeys(losses or ("next-token",), 1.0), layers=pairs))
+
+
+def trained(folder: Path, plan: TrainingRequest, name: str = "llama", **more: Any) -> dict[str, torch.Tensor]:
+    """The weights that a run in this folder ends with."""
+    folder.mkdir(exist_ok=True)
+    student = learner(name)
+    train(student, data(plan), plan, TrainingRun(folder, **more))
+    return weights(student)
+
+
+def data(plan: TrainingRequest) -> Sequences:
+    return Sequences(corpus(plan.length), plan.sequences, plan.seed)
+
+
+def weights(student: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in student.state_dict().items()}
+
+
+def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+
+
+def in_parts(accumulate: int) -> Execution:
+    return Execution(TrainedOn(dtype="float32"), accumulate)
+
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
@@ -316,3 +371,28 @@ def test_networks_are_never_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
     with pytest.raises(ValueError, match=f"so {kind} is not possible"):
         trained(tmp_path / "run", request(4))
+
+
+RUNS = """
+import sys, zerolm
+folder, sizes, asked = sys.argv[1], eval(sys.argv[2]), eval(sys.argv[3])
+text, run = folder + "/text.txt", {"tokens": 256, "batch": 4, "length": 16}
+for more in ({"checkpointing": True}, {"lora": 2}):
+    healed = folder + "/healed-" + "-".join(more)
+    zerolm.heal(folder + "/child", healed, parent=folder + "/parent", text=text, **run, **more)
+zerolm.lab.elastic.train("elastic", folder + "/net", text=text, words=300, epochs=2, **run, **sizes)
+zerolm.bench.train("llama", text=text, **{**asked, "count": 2})
+passes = {"batch": 2, "length": 8, "micro_batches": 1, "store": folder + "/store"}
+zerolm.lab.proxies(folder + "/parent", text=text, **passes)
+"""
+
+
+def test_no_library_warns_a_user(tmp_path: Path) -> None:
+    word_tokenizer(saved(tmp_path / "parent", "llama"))
+    carve(tmp_path / "parent", tmp_path / "child", keep_ffn=0.5)
+    some_text(tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUNS, str(tmp_path), repr(SIZES), repr(ASKED)],
+        env={**os.environ, "ZEROLM_CACHE": str(tmp_path / "cache")}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")

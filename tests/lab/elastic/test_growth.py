@@ -18,11 +18,6 @@ def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@given(SEEDS, st.integers(1, 6), st.integers(6, 12), st.integers(8, 30))
-def test_data_of_rank_r_have_r_components(seed: int, rank: int, f: int, n: int) -> None:
-    assert pca_count(normal(seed, n, rank) @ normal(seed + 1, rank, f) + 100.0, 1 - 1e-12) == rank
-
-
 @given(SEEDS, st.floats(0.5, 0.999), st.integers(2, 40))
 def test_components_are_those_of_numpy(seed: int, eta: float, n: int) -> None:
     features = normal(seed, n, 9) * torch.arange(1.0, 10.0, dtype=torch.float64) ** 2 + 3.0
@@ -64,8 +59,6 @@ def test_the_best_scores_that_can_grow_do(units: list[list[int]], seed: int, cou
     before = widths.copy()
     assert (grown(widths, scores, 8, 48, count) == twin).all()
     assert (widths == before).all()
-    able = int((widths < 48).sum())
-    assert int((twin - widths).sum()) == 8 * min(max(count, 0), able)
 
 
 @given(st.lists(st.lists(st.integers(0, 10**6), min_size=2, max_size=2), min_size=1, max_size=5))

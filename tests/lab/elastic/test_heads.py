@@ -94,24 +94,10 @@ def test_removed_heads_are_those_without_a_say() -> None:
 
 
 SEEDS = st.integers(0, 10**6)
-EITHER = pytest.mark.parametrize("unbiased", [False, True])
 
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-@EITHER
-@given(seed=SEEDS, n=st.integers(4, 20), d=st.integers(2, 12), scale=st.floats(1e-3, 1e3))
-def test_heads_resemble_themselves_moved(unbiased: bool, seed: int, n: int, d: int, scale: float) -> None:
-    head = normal(seed, n, d)
-    turned, _ = torch.linalg.qr(normal(seed + 1, d, d))
-    similarity = cka(torch.stack([head, head @ turned * scale + 5.0, normal(seed + 2, n, d)]), unbiased)
-    torch.testing.assert_close(similarity, similarity.mT)
-    torch.testing.assert_close(similarity.diagonal(), torch.ones(3, dtype=torch.float64))
-    assert float(similarity[0, 1]) == pytest.approx(1.0, abs=1e-9)
-    assert float(similarity[0, 2]) == pytest.approx(float(similarity[1, 2]), abs=1e-9)
-    assert float(similarity[0, 2]) <= 1 + 1e-9
 
 
 @given(SEEDS, st.integers(2, 15), st.integers(1, 8))
@@ -121,7 +107,7 @@ def test_the_biased_estimator_is_that_of_features(seed: int, n: int, d: int) -> 
     x, y = ((part - part.mean(0)).numpy() for part in (a, b))
     norm = np.linalg.norm
     twin = norm(y.T @ x) ** 2 / (norm(x.T @ x) * norm(y.T @ y))
-    assert float(cka(torch.stack([a, b]))[0, 1]) == pytest.approx(twin, rel=1e-9)
+    assert cka(torch.stack([a, b])).numpy() == pytest.approx(np.array([[1, twin], [twin, 1]]), rel=1e-9)
 
 
 @given(SEEDS, st.integers(4, 15))
@@ -136,7 +122,7 @@ def test_the_unbiased_estimator_is_that_of_song(seed: int, n: int) -> None:
     heads = normal(seed, 2, n, 5)
     a, b = heads @ heads.mT
     twin = hsic(a, b) / np.sqrt(hsic(a, a) * hsic(b, b))
-    assert float(cka(heads, True)[0, 1]) == pytest.approx(twin, rel=1e-6, abs=1e-9)
+    assert cka(heads, True).numpy() == pytest.approx(np.array([[1, twin], [twin, 1]]), rel=1e-6, abs=1e-9)
 
 
 def test_a_head_that_says_nothing_resembles_none() -> None:

@@ -103,7 +103,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 @given(SEEDS, st.integers(2, 15), st.integers(1, 8))
 def test_the_biased_estimator_is_that_of_features(seed: int, n: int, d: int) -> None:
     """Kornblith et al., equation 4: the Frobenius norms of the covariances."""
-    a, b = normal(seed, n, d), normal(seed + 1, n, d)
+    a, b = 1e3 * normal(seed, n, d) + 5.0, normal(seed + 1, n, d) - 5.0
     x, y = ((part - part.mean(0)).numpy() for part in (a, b))
     norm = np.linalg.norm
     twin = norm(y.T @ x) ** 2 / (norm(x.T @ x) * norm(y.T @ y))
@@ -119,7 +119,7 @@ def test_the_unbiased_estimator_is_that_of_song(seed: int, n: int) -> None:
         middle = k.sum() * other.sum() / ((n - 1) * (n - 2))
         return float(((k @ other).trace() + middle - 2 / (n - 2) * (k @ other).sum()) / (n * (n - 3)))
 
-    heads = normal(seed, 2, n, 5)
+    heads = normal(seed, 2, n, 5) + 5.0
     a, b = heads @ heads.mT
     twin = hsic(a, b) / np.sqrt(hsic(a, a) * hsic(b, b))
     assert cka(heads, True).numpy() == pytest.approx(np.array([[1, twin], [twin, 1]]), rel=1e-6, abs=1e-9)

@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from zerolm.children.verify import Verified
     from zerolm.units.pruning import Repaired
 
-UNEVEN: Final = (
-    "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
-    "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
-)
-
 
 @dataclass(frozen=True)
 class WrittenWeights:
@@ -53,10 +48,20 @@ class StockFolder:
     def check_tokenizer(self, checkpoint: Checkpoint) -> None:
         """Accept any tokenizer: its files are copied unchanged."""
 
+    def check_uneven(self, checkpoint: Checkpoint) -> None:
+        """Raise ``ValueError`` where all layers must have one size."""
+        if not self.pads:
+            gguf = checkpoint.family.gguf
+            other = "--format gguf, " if gguf and not gguf.alike else ""
+            raise ValueError(
+                "the stock class has one size for all layers: a per-layer cut cannot be written as hf; give "
+                f"--shape uniform, {other}or --format padded, which is as large as its largest layer"
+            )
+
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
         """Raise ``ValueError`` for a cut that the format cannot express."""
-        if not self.pads and not cut.uniform:
-            raise ValueError(UNEVEN)
+        if not cut.uniform:
+            self.check_uneven(checkpoint)
         check_sizes(checkpoint, cut)
         configuration(checkpoint, cut)  # rejects what it cannot express
 
@@ -126,6 +131,11 @@ class GgufFile:
 
         if checkpoint.family.gguf is not None:  # else no tokenizer would help
             proven(checkpoint)
+
+    def check_uneven(self, checkpoint: Checkpoint) -> None:
+        from zerolm.children.gguf import write
+
+        write.check_uneven(checkpoint.family)
 
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
         from zerolm.children.gguf import write

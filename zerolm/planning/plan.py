@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
 from typing import Final, Protocol, TypeVar
@@ -20,7 +20,7 @@ from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, Dimensions
 from zerolm.units.stream.narrowing import Width
-from zerolm.units.within_layers import NAMES, LayerSizes
+from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 
 REMOVED: Final = (0,) * len(NAMES)
 NEAR: Final = 2.0
@@ -62,6 +62,20 @@ R = TypeVar("R", bound=Ranked)
 def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
     """Return the width of the stream, and of each kept layer its number and its sizes."""
     return width, *((kept.layer, *kept.sizes) for kept in cut.layers)
+
+
+def in_words(cut: Cut, width: Width | None) -> str:
+    """Return a description of the sizes that a cut keeps, with the width of its stream."""
+    counts = zip(*cut.sizes.values(), strict=True)
+    spans = ("-".join(f"{size:,}" for size in sorted({min(each), max(each)})) for each in counts)
+    hidden = width.hidden if width else cut.parent.hidden
+    untied = " with its own head" if width and not width.tied else ""
+    return f"{len(cut.layers)} layers, hidden {hidden:,}{untied}, {of_units(spans)}"
+
+
+def of_units(counts: Iterable[str]) -> str:
+    """Return numbers of units of each kind in words: ``KV groups 2, FFN neurons 768``."""
+    return ", ".join(f"{unit.shown} {count}" for unit, count in zip(UNITS, counts, strict=True))
 
 
 def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:

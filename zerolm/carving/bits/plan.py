@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -17,7 +17,7 @@ from zerolm.costs import CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
-from zerolm.planning.plan import sizes_of, unit_scores
+from zerolm.planning.plan import of_units, sizes_of, unit_scores
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, with_ranked_layers
 from zerolm.solvers.problem import UNBOUNDED, Budgets
@@ -378,7 +378,7 @@ def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, s
         whole = plain.ends + int(layer.sum() - layer[optional].sum() + few.sum())
         whole += sum(int(_able(role).min()) for role in ends.values())
         hidden = estimates.checkpoint.layout.hidden if width is None else width.hidden
-        units = described(f"{counts[place]:,}" for counts, place in zip(chosen.units, at, strict=True))
+        units = of_units(f"{counts[place]:,}" for counts, place in zip(chosen.units, at, strict=True))
         every.append((whole, f"{depth} layer{'s' * (depth > 1)}, hidden {hidden:,}, {units}"))
     return min(every, key=lambda one: one[0])
 
@@ -386,8 +386,3 @@ def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, s
 def _able(role: RoleEstimates) -> Ints:
     """Return the bytes (layers, sizes, types) of a role, huge where a type is impossible."""
     return np.where(np.isfinite(role.loss), role.bytes, np.iinfo(np.int64).max // 4)
-
-
-def described(counts: Iterable[str]) -> str:
-    """Return numbers of units of each kind in words: ``KV groups 2, FFN neurons 768``."""
-    return ", ".join(f"{unit.shown} {count}" for unit, count in zip(UNITS, counts, strict=True))

@@ -15,7 +15,7 @@ from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.estimates import TypeEstimates
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, least_loss
-from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, typed_plans
+from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import ROW_MULTIPLE, check_rows, fit_notes, in_blocks, widths_in_file
 from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weighed_child import WeighedChild
@@ -27,7 +27,7 @@ from zerolm.children.child_tensors import Child
 from zerolm.costs import CostModel
 from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices
-from zerolm.planning.plan import finalists
+from zerolm.planning.plan import finalists, in_words
 from zerolm.planning.size_request import SHARES, SizeRequest
 from zerolm.planning.sizes import choices, sizes_of
 from zerolm.progress import Progress
@@ -143,7 +143,9 @@ class TypePlanner:
         losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
         best = min(range(allowed), key=losses.__getitem__)
         rows = [
-            EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
+            EqualBytes(
+                ALONE if plan.is_whole else in_words(plan.cut, plan.width), plan.bytes, plan.loss, loss
+            )
             for plan, loss in zip(plans, losses, strict=True)
         ]
         return Chosen(plans[best], [*rows, *self._single()], losses[best], self.checkpoint.fewer is not None)
@@ -277,10 +279,4 @@ class TypePlanner:
 
 
 def _name(plan: TypedPlan) -> str:
-    """Return a description of the sizes that a plan keeps."""
-    if plan.is_whole:
-        return ALONE
-    layers, hidden = plan.cut.layers, plan.width.hidden if plan.width else plan.cut.parent.hidden
-    each = zip(*plan.cut.sizes.values(), strict=True)
-    spans = ("-".join(map(str, sorted({min(counts), max(counts)}))) for counts in each)
-    return f"{len(layers)} layers, hidden {hidden}, {described(spans)}"
+    return ALONE if plan.is_whole else in_words(plan.cut, plan.width)

@@ -17,11 +17,8 @@ from zerolm.verbs.report import Report, Run
 
 GOLDENS: Final = Path(__file__).parent / "goldens"
 TRAINED: Final = {
-    "labels": "bench train",
-    "supernet": "lab elastic train",
-    "path": "lab elastic export",
-    "healing": "heal",
-}
+    "labels": "bench train", "supernet": "lab elastic train", "path": "lab elastic export", "healing": "heal",
+}  # fmt: skip
 """The commands of the kinds that are kept."""
 KINDS: Final = (
     *("search", "search-free", "search-vocabularies", "comparison", "ablation", "calibration"),
@@ -151,12 +148,9 @@ def make(folder: Path) -> Made:
     """Return results of all kinds, of inputs in a folder."""
     parent = parent_in(folder)
     reports = {
-        **searches(folder),
-        **comparisons(folder),
-        **proxies(folder, parent),
-        **checkpoints(folder, parent),
+        **searches(folder), **comparisons(folder), **proxies(folder, parent), **checkpoints(folder, parent),
         **{kind: golden(kind) for kind in TRAINED},
-    }
+    }  # fmt: skip
     return Made({kind: replace(reports[kind], run=RUN) for kind in KINDS})
 
 

@@ -10,12 +10,9 @@ import numpy as np
 def encoder(seed: int) -> dict[str, Any]:
     draw = np.random.default_rng(seed)
     layer = {
-        "operation_type": "SA",
-        "operation_parameter": "SDP",
-        "num_operation_heads": 2,
-        "feed_forward_dimension": int(draw.choice([512, 1024])),
-        "num_feed_forward": int(draw.choice([1, 3])),
-    }
+        "operation_type": "SA", "operation_parameter": "SDP", "num_operation_heads": 2,
+        "feed_forward_dimension": int(draw.choice([512, 1024])), "num_feed_forward": int(draw.choice([1, 3])),
+    }  # fmt: skip
     return {"hidden_size": int(draw.choice([128, 256])), "encoder_layers": [layer] * int(draw.choice([2, 4]))}
 
 

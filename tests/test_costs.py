@@ -70,13 +70,10 @@ def test_searching_imports_no_torch() -> None:
 
 
 COST_MODELS = st.builds(
-    CostModel,
-    context=st.integers(1, 8192),
-    batch=st.integers(1, 16),
-    kv_bits=st.sampled_from((4, 4.5, 8, 8.5, 16, 32)),
-    bits=st.sampled_from((4, 8, 16, 32)),
+    CostModel, context=st.integers(1, 8192), batch=st.integers(1, 16),
+    kv_bits=st.sampled_from((4, 4.5, 8, 8.5, 16, 32)), bits=st.sampled_from((4, 8, 16, 32)),
     group_size=st.sampled_from((1, 7, 32, 128)),
-)
+)  # fmt: skip
 
 
 @given(architectures(), COST_MODELS)

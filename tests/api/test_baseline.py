@@ -86,11 +86,8 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     baseline = result.baseline
     assert result.space.name == "llama"
     assert {name: result.space.settings[name] for name in ("vocab", "tied", "positions", "qkv_bias")} == {
-        "vocab": 1000,
-        "tied": False,
-        "positions": 512,
-        "qkv_bias": False,
-    }
+        "vocab": 1000, "tied": False, "positions": 512, "qkv_bias": False,
+    }  # fmt: skip
     costs = CostModel(context=512).of(baseline.choice.architecture)
     assert baseline.choice.costs == costs == zerolm.score(file, context=512).costs
     assert result.question.budgets == {f"max_{cost}": costs[cost] for cost in ("params", "macs", "kv_bytes")}

@@ -93,11 +93,8 @@ def test_junk_beside_a_right_target(data: st.DataObject) -> None:
 
 
 TAKEN = {
-    ("score", "architecture"),
-    ("score", "calibration"),
-    ("search", "calibration"),
-    ("calibrate", "labels"),
-}
+    ("score", "architecture"), ("score", "calibration"), ("search", "calibration"), ("calibrate", "labels"),
+}  # fmt: skip
 """Commands with their settings that take, for a path, the object of that name."""
 
 

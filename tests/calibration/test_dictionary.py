@@ -48,14 +48,11 @@ def test_spectral_sums_are_those_of_drawn_matrices(rows: int, cols: int) -> None
         share = singular / singular.sum()
         drawn.append(
             {
-                "long": max(rows, cols),
-                "short": (singular > 0).sum(),
-                "stable_rank": (singular**2).sum() / singular[0] ** 2,
-                "nuclear": singular.sum(),
-                "effective_rank": np.exp(-(share * np.log(share)).sum()),
-                "weights": (singular**2).sum(),
+                "long": max(rows, cols), "short": (singular > 0).sum(),
+                "stable_rank": (singular**2).sum() / singular[0] ** 2, "nuclear": singular.sum(),
+                "effective_rank": np.exp(-(share * np.log(share)).sum()), "weights": (singular**2).sum(),
             }
-        )
+        )  # fmt: skip
     expected = spectral_sums(np.array([[float(rows)]]), np.array([[float(cols)]]))
     assert set(expected) == set(MATRIX_SUMS)
     for name, value in expected.items():

@@ -110,12 +110,9 @@ PRICES, GONE = "estimating the loss of every cut", "measuring the loss without l
 FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"
 STEPS = (BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN, "repairing", "opening")
 SETTINGS: dict[str, Any] = {
-    "budgets": {"max_params": "0.7x"},
-    "text": "random",
-    "sequences": 12,
-    "length": 12,
+    "budgets": {"max_params": "0.7x"}, "text": "random", "sequences": 12, "length": 12,
     "criterion": "surgeon",
-}
+}  # fmt: skip
 PLUGIN = """
 import numpy as np
 from zerolm.units.importance.activations import Amp

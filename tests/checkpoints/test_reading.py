@@ -37,11 +37,8 @@ def test_headers_equal_those_of_the_library(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "x.safetensors", metadata={"format": "pt"})
     found = read_shard(tmp_path / "x.safetensors").tensors
     assert {name: (tensor.dtype, tensor.shape) for name, tensor in found.items()} == {
-        "b": ("F32", (3, 2)),
-        "a": ("BF16", (4,)),
-        "none": ("F32", (0, 5)),
-        "one": ("F32", ()),
-    }
+        "b": ("F32", (3, 2)), "a": ("BF16", (4,)), "none": ("F32", (0, 5)), "one": ("F32", ()),
+    }  # fmt: skip
     content = (tmp_path / "x.safetensors").read_bytes()
     assert content[found["b"].start : found["b"].end] == tensors["b"].numpy().tobytes()
 

@@ -83,13 +83,10 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("name", "wrapper"),
     [
-        ("llama", "module._orig_mod."),
-        ("llama_tied", "module.model."),
-        ("gpt2", "_orig_mod."),
-        ("bert", "model."),
-        ("bert_masked", "module."),
+        ("llama", "module._orig_mod."), ("llama_tied", "module.model."), ("gpt2", "_orig_mod."),
+        ("bert", "model."), ("bert_masked", "module."),
     ],
-)
+)  # fmt: skip
 def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Path) -> None:
     clean = Checkpoint.open(saved(tmp_path / "clean", name))
     shutil.copytree(clean.folder, tmp_path / "parent")

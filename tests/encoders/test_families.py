@@ -138,12 +138,9 @@ def test_a_published_body_whose_class_has_a_head() -> None:
 SIZES = MODELS["bert"][1]
 CLASSES = {
     "BertForSequenceClassification": {"id2label": {0: "no", 1: "yes", 2: "maybe"}},
-    "BertForTokenClassification": {"num_labels": 5},
-    "BertForMultipleChoice": {},
-    "BertForMaskedLM": {},
-    "BertForPreTraining": {},
-    "BertModel": {},
-}
+    "BertForTokenClassification": {"num_labels": 5}, "BertForMultipleChoice": {}, "BertForMaskedLM": {},
+    "BertForPreTraining": {}, "BertModel": {},
+}  # fmt: skip
 
 
 def masked(folder: Path, kind: Any, carved: Any) -> Any:

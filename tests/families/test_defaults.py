@@ -184,12 +184,9 @@ def test_windows_bound_caches(context: int, tmp_path: Path, capsys: pytest.Captu
     kept = min(context, 4096)
     assert costs["kv_bytes"] == 4 * 2 * 8 * 128 * 2 * kept
     free = score(
-        tmp_path,
-        capsys,
-        {"model_type": "mistral", **sizes, "sliding_window": None},
-        "--context",
+        tmp_path, capsys, {"model_type": "mistral", **sizes, "sliding_window": None}, "--context",
         str(context),
-    )
+    )  # fmt: skip
     assert free["kv_bytes"] == 4 * 2 * 8 * 128 * 2 * context
     assert free["macs"] - costs["macs"] == 4 * 2 * 32 * 128 * (context - kept)
 
@@ -201,11 +198,8 @@ def test_layers_with_and_without_a_window(kind: str) -> None:
     listed = ["full_attention", "sliding_attention", "full_attention", "full_attention"]
     bound = {"use_sliding_window": True} if kind != "gemma2" else {}
     assert [layer.window for layer in from_config(config | bound | {"layer_types": listed}).layers] == [
-        0,
-        64,
-        0,
-        0,
-    ]
+        0, 64, 0, 0,
+    ]  # fmt: skip
     ruled = [64, 0, 64, 0] if kind == "gemma2" else [0, 0, 0, 64]
     assert [layer.window for layer in from_config(config | bound).layers] == ruled
     if bound:

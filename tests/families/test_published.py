@@ -95,14 +95,11 @@ def test_names_with_prefixes_of_two_kinds(tmp_path: Path) -> None:
 
 
 WITH_KINDS = {
-    "qwen3_5_text": {"layer_types": ["full_attention"] * 4},
-    "deepseek_v3": {"first_k_dense_replace": 4},
-    "afmoe": {"num_dense_layers": 0},
-    "exaone_moe": {"mlp_layer_types": ["sparse"] * 4},
-    "qwen2_moe": {"mlp_only_layers": []},
-    "qwen3_moe": {"mlp_only_layers": [0, 1, 2, 3]},
+    "qwen3_5_text": {"layer_types": ["full_attention"] * 4}, "deepseek_v3": {"first_k_dense_replace": 4},
+    "afmoe": {"num_dense_layers": 0}, "exaone_moe": {"mlp_layer_types": ["sparse"] * 4},
+    "qwen2_moe": {"mlp_only_layers": []}, "qwen3_moe": {"mlp_only_layers": [0, 1, 2, 3]},
     "ernie4_5_moe": {"moe_layer_start_index": 0},
-}
+}  # fmt: skip
 """Configurations by which some layers are of a kind whose tensors are not there."""
 
 

@@ -88,12 +88,9 @@ def test_an_architecture_is_one_label_however_it_is_written(ways: list[dict[str,
 
 def test_duplicates_need_agree_in_the_metric_alone(tmp_path: Path) -> None:
     file = llama(
-        tmp_path / "l.csv",
-        row("3.0,1"),
-        row("3.0,2"),
-        row("2.0,3", depth=3),
+        tmp_path / "l.csv", row("3.0,1"), row("3.0,2"), row("2.0,3", depth=3),
         heading="space,architecture,loss,bleu",
-    )
+    )  # fmt: skip
     assert read_labels(file, metric="loss").result.tolist() == [-3.0, -2.0]
     with pytest.raises(ValueError, match="keep their mean"):
         read_labels(file, metric="bleu")

@@ -20,13 +20,10 @@ def data_bytes(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("llama_tied", "float16"),
-        ("llama_tied", "mixed"),
-        ("gpt2", "float32"),
-        ("bert", "mixed"),
+        ("llama_tied", "float16"), ("llama_tied", "mixed"), ("gpt2", "float32"), ("bert", "mixed"),
         ("qwen3", "bfloat16"),
     ],
-)
+)  # fmt: skip
 def test_weight_bytes_of_a_file(name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16" if dtype == "mixed" else dtype)
     if dtype == "mixed":

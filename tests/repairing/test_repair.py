@@ -237,12 +237,9 @@ def filled(x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor, *, bias
         rows = slice(first, first + 8)
         pair = None if lost is None else lost[rows].reshape(-1, 2, own.shape[1])
         fit.add(
-            x[rows].reshape(-1, 2, x.shape[1]),
-            own[rows].reshape(-1, 2, own.shape[1]),
-            pair,
-            weights[rows].reshape(-1, 2),
-            is_held=first // 8 % 4 == 3,
-        )
+            x[rows].reshape(-1, 2, x.shape[1]), own[rows].reshape(-1, 2, own.shape[1]), pair,
+            weights[rows].reshape(-1, 2), is_held=first // 8 % 4 == 3,
+        )  # fmt: skip
     return fit
 
 

@@ -39,12 +39,9 @@ def variance(matrix: Matrix, depth: int, init: str) -> float:
     n, m = matrix.rows, matrix.cols
     deviation = 0.02 / math.sqrt(2 * depth) if matrix.scaled and init == "scaled" else 0.02
     return {
-        "scaled": deviation**2,
-        "normal": 0.02**2,
-        "xavier": 2 / (n + m),
-        "kaiming": 2 / m,
+        "scaled": deviation**2, "normal": 0.02**2, "xavier": 2 / (n + m), "kaiming": 2 / m,
         "orthogonal": 1 / max(n, m),
-    }[init]
+    }[init]  # fmt: skip
 
 
 def projections(architecture: Architecture) -> Iterator[tuple[int, int]]:

@@ -104,11 +104,8 @@ def test_text_is_folded_beside_or_below() -> None:
         "                               architectures",
     ]
     assert list(table_lines(HEAD, ROWS, 40))[4:] == [
-        "score       remark",
-        "geo",
-        "zerolm 1.1  saw the labels of all",
-        "            architectures",
-    ]
+        "score       remark", "geo", "zerolm 1.1  saw the labels of all", "            architectures",
+    ]  # fmt: skip
 
 
 def test_columns_without_room_follow_in_a_second_table() -> None:

@@ -15,13 +15,10 @@ from zerolm.solvers.problem import Budgets, at_least, near
 from zerolm.spaces import make_space
 
 SCORES: dict[str, tuple[str, dict[str, Any]]] = {
-    "geo": ("geo", {}),
-    "zerolm 1.1": ("zerolm", {"alpha": 1.1}),
-    "zerolm -0.5": ("zerolm", {"alpha": -0.5}),
-    "geo_saturating": ("geo_saturating", {}),
-    "log_complexity": ("log_complexity", {}),
+    "geo": ("geo", {}), "zerolm 1.1": ("zerolm", {"alpha": 1.1}), "zerolm -0.5": ("zerolm", {"alpha": -0.5}),
+    "geo_saturating": ("geo_saturating", {}), "log_complexity": ("log_complexity", {}),
     "depth": ("depth", {}),
-}
+}  # fmt: skip
 BUDGETS: dict[str, dict[str, float]] = {
     "none": {},
     "params": {"max_params": 0.4},

@@ -32,12 +32,9 @@ SPACES: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 MODEL = CostModel(context=100, bits=4)
 SCORES = [
-    make_score("zerolm", alpha=1.1),
-    make_score("geo_saturating"),
-    make_score("log_complexity"),
-    make_score("params", MODEL),
-    make_score("width"),
-]
+    make_score("zerolm", alpha=1.1), make_score("geo_saturating"), make_score("log_complexity"),
+    make_score("params", MODEL), make_score("width"),
+]  # fmt: skip
 
 
 @lru_cache

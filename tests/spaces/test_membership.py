@@ -17,12 +17,9 @@ THIN: dict[str, Any] = {
     "query_per_hidden": [0.5, 1.5],
 }  # fmt: skip
 SPACES: list[dict[str, Any]] = [
-    THIN,
-    {**THIN, "multiple_of": 128},
-    {**THIN, "tensor_parallel": 2},
-    {**THIN, "query_width": [200, 400], "kv_width": [100, 200]},
-    {**THIN, "query_per_hidden": [1.0, 1.0]},
-]
+    THIN, {**THIN, "multiple_of": 128}, {**THIN, "tensor_parallel": 2},
+    {**THIN, "query_width": [200, 400], "kv_width": [100, 200]}, {**THIN, "query_per_hidden": [1.0, 1.0]},
+]  # fmt: skip
 
 
 def thin(settings: dict[str, Any]) -> UniformSpace:
@@ -69,12 +66,9 @@ def test_nothing_enumerated_is_excluded(place: int) -> None:
 def test_what_excludes_is_named_with_its_value() -> None:
     choices = {"depth": 5, "hidden": 256, "head_size": 48, "heads": 8, "kv_heads": 2, "ffn": 1024}
     assert exclusions(thin(THIN), choices) == [
-        "depth 5 (4,6,9)",
-        "head_size 48 (32,64)",
-        "heads_per_kv 4 (1:3)",
-        "ffn 1024 (384,512,640,960)",
+        "depth 5 (4,6,9)", "head_size 48 (32,64)", "heads_per_kv 4 (1:3)", "ffn 1024 (384,512,640,960)",
         "ffn_per_hidden 4 (1.5:3)",
-    ]
+    ]  # fmt: skip
     layers = {**choices, "ffn": [384, 384, 384, 384, 512], "kv_heads": 8}
     assert "layers differ (per_layer)" in exclusions(thin(THIN), layers)
     free = thin({**THIN, "depth": [5], "head_size": [48], "per_layer": True, "query_per_hidden": [1, 1.5]})

@@ -56,23 +56,17 @@ def trained_ffn(h: int, f: int, stacks: int) -> Shapes:
 
 
 @given(
-    operation=st.sampled_from(OPERATIONS),
-    hidden=st.sampled_from((128, 256)),
-    heads=st.sampled_from((1, 2, 4, 8)),
-    ffn=st.sampled_from((512, 1024)),
-    stacks=st.integers(1, 4),
-)
+    operation=st.sampled_from(OPERATIONS), hidden=st.sampled_from((128, 256)),
+    heads=st.sampled_from((1, 2, 4, 8)), ffn=st.sampled_from((512, 1024)), stacks=st.integers(1, 4),
+)  # fmt: skip
 def test_flexibert_in_its_three_views(
     operation: tuple[str, Any], hidden: int, heads: int, ffn: int, stacks: int
 ) -> None:
     kind, parameter = operation
     choice = {
-        "operation_type": kind,
-        "operation_parameter": parameter,
-        "num_operation_heads": heads,
-        "feed_forward_dimension": ffn,
-        "num_feed_forward": stacks,
-    }
+        "operation_type": kind, "operation_parameter": parameter, "num_operation_heads": heads,
+        "feed_forward_dimension": ffn, "num_feed_forward": stacks,
+    }  # fmt: skip
     expected = {
         "declared": (flexibert_attention(kind, parameter, hidden, heads), stacked(hidden, ffn, stacks)),
         "published": (flexibert_attention(kind, parameter, 256, heads), stacked(256, 1024, stacks)),

@@ -13,11 +13,8 @@ from zerolm.spaces import make_space
 from zerolm.spaces.subnetworks import SlicedSpace, config_text, ffn_sizes, heads_of
 
 SPACES = {
-    "llama": "sliced-decoder",
-    "qwen3": "sliced-decoder",
-    "gpt2": "sliced-decoder",
-    "bert": "sliced-encoder",
-}
+    "llama": "sliced-decoder", "qwen3": "sliced-decoder", "gpt2": "sliced-decoder", "bert": "sliced-encoder",
+}  # fmt: skip
 
 
 def sliced(family: str, **settings: Any) -> SlicedSpace:

@@ -100,13 +100,10 @@ def flap_neurons(sequences: Sequences, columns: np.ndarray, units: Sequence[rang
 
 Twin = Callable[[Sequences, np.ndarray, Sequence[range], bool], list[float]]
 TWINS: dict[str, tuple[Twin, Twin, Callable[..., Any] | None]] = {
-    "amp": (amp, amp_of_neurons, np.mean),
-    "output_energy": (energy, energy, np.sum),
-    "compact": (compact, compact, None),
-    "two_ssp": (two_ssp, two_ssp, None),
-    "minitron": (minitron, minitron, np.sum),
-    "flap": (flap_groups, flap_neurons, None),
-}
+    "amp": (amp, amp_of_neurons, np.mean), "output_energy": (energy, energy, np.sum),
+    "compact": (compact, compact, None), "two_ssp": (two_ssp, two_ssp, None),
+    "minitron": (minitron, minitron, np.sum), "flap": (flap_groups, flap_neurons, None),
+}  # fmt: skip
 """The twins of KV groups and of neurons, and what a group is of its heads; None where it is one unit."""
 
 

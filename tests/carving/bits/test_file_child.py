@@ -120,14 +120,11 @@ def test_rows_that_layers_look_up_count_as_much_as_they_move_inputs(text: str, t
 
 
 CUTS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("gpt2", {"keep": 1, "imatrix": True}),
-    ("mixtral", {"keep": 1, "imatrix": True}),
-    ("gpt2", {"keep_ffn": 0.5, "keep_layers": 0.7}),
-    ("mixtral", {"keep_heads": 0.5, "keep_hidden": 0.5}),
-    ("deepseek_v3", {"keep_heads": 0.5}),
-    ("nemotron_h", {"keep_heads": 0.5}),
+    ("gpt2", {"keep": 1, "imatrix": True}), ("mixtral", {"keep": 1, "imatrix": True}),
+    ("gpt2", {"keep_ffn": 0.5, "keep_layers": 0.7}), ("mixtral", {"keep_heads": 0.5, "keep_hidden": 0.5}),
+    ("deepseek_v3", {"keep_heads": 0.5}), ("nemotron_h", {"keep_heads": 0.5}),
     (INPUTS_OF_LAYERS, {"keep_ffn": 0.5}),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "cuts"), CUTS)

@@ -178,13 +178,10 @@ def plan(zerolm: Zerolm, parents: Path, parent: str, *flags: str) -> dict[str, A
     [
         ("odd", (), "2 layers, hidden 72, KV groups 2, FFN neurons 172", {"BF16"}),
         (
-            "small",
-            ("--types", "Q4_K"),
-            "hidden 96, KV groups 2, FFN neurons 256",
-            {"Q4_K", "Q5_0"},
+            "small", ("--types", "Q4_K"), "hidden 96, KV groups 2, FFN neurons 256", {"Q4_K", "Q5_0"},
         ),
     ],
-)
+)  # fmt: skip
 def test_the_least_bytes_are_named_and_possible(
     parent: str, types: tuple[str, ...], sizes: str, kinds: set[str], parents: Path, zerolm: Zerolm
 ) -> None:

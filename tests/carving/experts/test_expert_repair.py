@@ -32,13 +32,10 @@ FILE = "model.safetensors"
 NARROW: dict[str, Any] = {"keep_experts": "6", "keep_expert_ffn": "8"}
 FLAGS: dict[str, Any] = {"keep_experts": "0.5", "text": "random", "sequences": 60, "length": 24}
 KINDS = {
-    "gpt_oss": (("gpt_oss", {}), 0.9),
-    "deepseek_v3": (("deepseek_v3", {}), 0.9),
-    "gemma4": (("gemma4_text", {}), 0.9),
-    "granitemoe": (("granitemoe", {}), 0.9),
-    "narrower gpt_oss": (("gpt_oss", NARROW), 0.95),
-    "narrower qwen3_moe": (("qwen3_moe", NARROW), 0.95),
-}
+    "gpt_oss": (("gpt_oss", {}), 0.9), "deepseek_v3": (("deepseek_v3", {}), 0.9),
+    "gemma4": (("gemma4_text", {}), 0.9), "granitemoe": (("granitemoe", {}), 0.9),
+    "narrower gpt_oss": (("gpt_oss", NARROW), 0.95), "narrower qwen3_moe": (("qwen3_moe", NARROW), 0.95),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("wish", "share"), KINDS.values(), ids=KINDS)

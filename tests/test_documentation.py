@@ -231,10 +231,9 @@ def make_folder(folder: Path) -> None:
 
 
 @pytest.mark.built
-def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_commands_run(here: Path) -> None:
     pytest.importorskip("transformers")
-    make_folder(tmp_path)
-    monkeypatch.chdir(tmp_path)
+    make_folder(here)
     ran = 0
     for verb in commands().values():
         for example, _ in verb.request.examples:

@@ -197,21 +197,20 @@ def test_what_a_child_takes_over(tmp_path: Path) -> None:
     assert [str(path) for path in Checkpoint.open(folder).other_files()] == kept
 
 
-def test_a_pickle_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    saved(tmp_path, "llama")
-    (tmp_path / "model.safetensors").unlink()
+def test_a_pickle_is_refused_unopened(here: Path) -> None:
+    saved(here, "llama")
+    (here / "model.safetensors").unlink()
     with pytest.raises(
         ValueError, match=r"there is no model.safetensors and no model.safetensors.index.json"
     ):
-        Checkpoint.open(tmp_path)
-    with_a_pickle(tmp_path)
+        Checkpoint.open(here)
+    with_a_pickle(here)
     words = (
         r"its weights are a pickle \(pytorch_model\.bin\), which is not opened; convert it to safetensors, "
         r"in Python: transformers\.LlamaForCausalLM\.from_pretrained\('.*'\)\.save_pretrained\('converted'\)$"
     )
     with pytest.raises(ValueError, match=words):
-        Checkpoint.open(tmp_path)
+        Checkpoint.open(here)
     assert not Path("opened").exists()
 
 
@@ -229,8 +228,7 @@ def test_wrong_types_of_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["./absent", "/absent/folder", "a/b/c", "../x"])
-def test_folders_that_are_not_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_folders_that_are_not_there(name: str, here: Path) -> None:
     with pytest.raises(ValueError, match="there is no folder"):
         Checkpoint.open(name)
 
@@ -263,12 +261,11 @@ def test_the_hub_is_asked_for_what_is_no_folder(
         Checkpoint.open("some/gone")
 
 
-def test_names_the_hub_cannot_have_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_the_hub_cannot_have_are_not_asked_for(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(ask: Any) -> str:
         raise AssertionError
 
     monkeypatch.setattr("zerolm.checkpoints.folder.hub_problem", never)
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="no folder 'absent'; a model of the hub is called owner/name"):
         Checkpoint.open("absent")
 

@@ -69,7 +69,7 @@ def test_a_ledger_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: P
 
 
 def test_the_list_says_what_can_be_cut_of_each(zerolm: Zerolm) -> None:
-    rows = {row["name"]: row for row in json.loads(zerolm("families", "--json").out)}
+    rows = {row["name"]: row for row in zerolm("families", "--json").document}
     assert list(rows) == list(families())
     assert rows["llama"]["cuts"] == ["layers", "heads", "ffn", "hidden"]
     assert rows["llama"]["gguf"] is True
@@ -83,7 +83,7 @@ def test_the_list_says_what_can_be_cut_of_each(zerolm: Zerolm) -> None:
 
 @pytest.mark.parametrize("name", chosen(families()))
 def test_one_family_shows_all_that_its_document_says(name: str, zerolm: Zerolm) -> None:
-    family, shown = families()[name], json.loads(zerolm("families", name, "--json").out)
+    family, shown = families()[name], zerolm("families", name, "--json").document
     patterns = (*family.tensors.body, *family.tensors.head)
     assert [(row["name"], row["role"], tuple(row["axes"])) for row in shown["tensors"]] == [
         (pattern.name, pattern.role, pattern.axes) for pattern in patterns

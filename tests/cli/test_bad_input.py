@@ -95,11 +95,8 @@ def test_force_replaces_earlier_results_alone(names: list[str], zerolm: Zerolm, 
     assert sorted(p.name for p in out.iterdir()) == sorted(names)
 
 
-def test_force_does_not_replace_the_folder_one_stands_in(
-    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for out in (".", str(tmp_path)):
+def test_force_does_not_replace_the_folder_one_stands_in(zerolm: Zerolm, here: Path) -> None:
+    for out in (".", str(here)):
         assert zerolm(*FAST, "--out", out, "--force").status == 2
 
 
@@ -229,10 +226,8 @@ def test_files_that_cannot_be(
     text: str,
     words: tuple[str, ...],
     zerolm: Zerolm,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path(command[-1]).write_text(text)
     ran = zerolm(*command)
     ran.refused(*words)
@@ -242,9 +237,11 @@ def test_files_that_cannot_be(
 def test_the_good_benchmark_is_good(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(GOOD))
-    ran = zerolm("bench", "run", str(file), "--json")
-    assert ran.status == 0
-    assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
+    assert {
+        row["tau"]
+        for row in zerolm("bench", "run", str(file), "--json").document["rows"]
+        if row["score"] == "geo"
+    } == {1.0}
 
 
 def test_files_that_are_no_text_of_ours(zerolm: Zerolm, tmp_path: Path) -> None:
@@ -318,5 +315,5 @@ def test_an_output_that_cannot_be_written_is_noticed_at_once(
 def test_aliases_of_plain_lists_are_read(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("space: flexibert\nhidden: &sizes [128]\nffn: *sizes\ndepth: [2]\njson: true\n")
-    question = json.loads(zerolm("search", "--config", str(file)).out)["question"]
+    question = zerolm("search", "--config", str(file)).document["question"]
     assert question["space"]["settings"]["ffn"] == [128]

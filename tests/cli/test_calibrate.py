@@ -74,9 +74,7 @@ def test_a_calibration_is_printed_and_saved_alike(labels: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("method", ["dictionary", "algorithm1"])
 def test_additive_calibrations_are_proven(method: str, saved: Callable[[str], Path], zerolm: Zerolm) -> None:
-    ran = zerolm(*SEARCH, "--calibration", str(saved(method)), "--json")
-    assert ran.status == 0
-    found = json.loads(ran.out)
+    found = zerolm(*SEARCH, "--calibration", str(saved(method)), "--json").document
     assert found["certificate"]["optimal"] is True
     about = {name: found["calibration"][name] for name in ("method", "metric", "higher_is_better", "labels")}
     assert about == {"method": method, "metric": "loss", "higher_is_better": False, "labels": 14}
@@ -88,8 +86,8 @@ def test_additive_calibrations_are_proven(method: str, saved: Callable[[str], Pa
 @pytest.mark.parametrize("method", ["stack", "gp", "blend"])
 def test_others_are_evaluated_or_re_ranked(method: str, saved: Callable[[str], Path], zerolm: Zerolm) -> None:
     kept = str(saved(method))
-    whole = json.loads(zerolm(*SEARCH, "--calibration", kept, "--json").out)
-    asked = json.loads(zerolm(*SEARCH, "--calibration", kept, "--method", "rerank", "--json").out)
+    whole = zerolm(*SEARCH, "--calibration", kept, "--json").document
+    asked = zerolm(*SEARCH, "--calibration", kept, "--method", "rerank", "--json").document
     assert whole["certificate"]["method"] == "exhaustive"
     assert (asked["certificate"]["method"], asked["certificate"]["optimal"]) == ("rerank", False)
     assert whole["best"][0]["score"] >= asked["best"][0]["score"] - 1e-9
@@ -149,12 +147,12 @@ def test_what_is_expected(method: str, saved: Callable[[str], Path], tmp_path: P
     kept, pool = saved(method), pool_of("gpt2", 1, 8)
     file = tmp_path / "architecture.json"
     file.write_text(json.dumps(to_document(make_space("gpt2"), pool.architectures[0])))
-    found = json.loads(zerolm("score", str(file), "--calibration", str(kept), "--json").out)
+    found = zerolm("score", str(file), "--calibration", str(kept), "--json").document
     calibrated = [row for row in found["scores"] if row["score"] == f"calibrated ({method})"]
     assert [row["value"] for row in calibrated] == pytest.approx(load(kept).rank(pool).tolist())
     assert found["expected"]["low"] < losses(pool, 0.0)[0] < found["expected"]["high"]
     assert "expected loss" in zerolm("score", str(file), "--calibration", str(kept)).out
-    assert "expected" not in json.loads(zerolm("score", str(file), "--json").out)
+    assert "expected" not in zerolm("score", str(file), "--json").document
 
 
 def test_the_declaration_names_what_can_be_fitted() -> None:

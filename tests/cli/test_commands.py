@@ -17,9 +17,7 @@ SMALL = ("search", "llama", "--max-params", "30M", "--max-kv-bytes", "8MB", "--t
 
 def test_search_prints_json_and_writes_a_folder_that_reads_back(zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = zerolm(*SMALL, "--out", str(out), "--json")
-    assert ran.status == 0
-    found = json.loads(ran.out)
+    found = zerolm(*SMALL, "--out", str(out), "--json").document
     assert (found["question"]["space"]["name"], found["question"]["score"]) == ("llama", "geo")
     assert found["certificate"].keys() >= {"method", "optimal", "gap", "seconds"}
     assert found["certificate"]["optimal"] is True
@@ -43,7 +41,7 @@ def test_search_prints_json_and_writes_a_folder_that_reads_back(zerolm: Zerolm, 
     document = json.loads((out / "pick" / "architecture.json").read_text())
     assert from_document(document).choices == pick["architecture"]
     for path in (out / "pick", out / "pick" / "config.json"):
-        scored = json.loads(zerolm("score", str(path), "--json").out)
+        scored = zerolm("score", str(path), "--json").document
         assert scored["costs"] == pick["costs"]
         values = {row["score"]: row["value"] for row in scored["scores"] if row["alpha"] is None}
         assert values["geo"] == pytest.approx(pick["score"], rel=1e-12)
@@ -72,7 +70,7 @@ def test_a_configuration_file_equals_the_flags(zerolm: Zerolm, tmp_path: Path) -
 
 
 def test_spaces_lists_exact_sizes(zerolm: Zerolm) -> None:
-    rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--json").out)}
+    rows = {row["name"]: row for row in zerolm("spaces", "--json").document}
     assert (rows["flexibert"]["size"], rows["gpt2"]["size"]) == (10_621_440, make_space("gpt2").size())
     text = zerolm("spaces").out
     for row in rows.values():

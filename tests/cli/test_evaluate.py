@@ -107,7 +107,7 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
 def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
     refused(zerolm, "is larger than its parent", *FEW, child="parent", parent="child")
     refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
-    same = json.loads(zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").out)
+    same = zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").document
     assert (same["kl"], same["perplexity"]) == (pytest.approx(0.0, abs=1e-6), same["parent_perplexity"])
 
 

@@ -1,6 +1,5 @@
 """``--like``: checkpoints of types that no document describes, read by that of another family."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -52,9 +51,7 @@ def test_a_child_is_read_like_a_family_and_keeps_its_own_type(
     cut: tuple[str, ...], zerolm: Zerolm, parent: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "child"
-    ran = zerolm("carve", str(parent), *cut, "--like", "llama", "--out", str(out), "--json")
-    assert ran.status == 0, ran.err
-    document = json.loads(ran.out)
+    document = zerolm("carve", str(parent), *cut, "--like", "llama", "--out", str(out), "--json").document
     assert document["family"] == "hyperclovax"
     assert document["verified"]["relative"] <= 1e-5
     child = AutoModelForCausalLM.from_pretrained(out)
@@ -67,10 +64,10 @@ def test_a_child_is_read_like_a_family_and_keeps_its_own_type(
 
 def test_verbs_that_open_a_checkpoint_read_it_alike(zerolm: Zerolm, parent: Path, tmp_path: Path) -> None:
     like = ("--like", "llama", "--json")
-    scored = json.loads(zerolm("score", str(parent), *like).out)["costs"]
+    scored = zerolm("score", str(parent), *like).document["costs"]
     stored = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(parent).parameters())
     assert scored["params"] == stored
-    assert json.loads(zerolm("ledger", str(parent), *like).out)["total"]["all"]["weights"] == stored
+    assert zerolm("ledger", str(parent), *like).document["total"]["all"]["weights"] == stored
     child, text = tmp_path / "child", tmp_path / "text.txt"
     word_tokenizer(parent)
     text.write_text(" ".join(f"w{number % 64}" for number in range(400)))

@@ -69,7 +69,7 @@ def test_chats_are_read_as_their_template_renders_them(texts: Path, zerolm: Zero
     """By the parent's template, in calibration, vocabulary and healing."""
     assert zerolm("carve", "parent", *CUT, "--text", "chat.jsonl", "--out", "child").status == 0
     judged = [
-        json.loads(zerolm("eval", "child", "--parent", "parent", "--text", text, "--json").out)["bits"]
+        zerolm("eval", "child", "--parent", "parent", "--text", text, "--json").document["bits"]
         for text in ("chat.jsonl", "turns.jsonl")
     ]
     assert judged[0] == judged[1]

@@ -135,9 +135,8 @@ def test_a_family_that_is_not_known(tmp_path: Path) -> None:
     assert found.tied is None
 
 
-def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = saved(tmp_path / "model", "llama")
+def test_code_of_the_folder_is_not_run(here: Path) -> None:
+    folder = saved(here / "model", "llama")
     (folder / "mine.py").write_text("import os; os.mkdir('run')")
     automatic = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     configured(folder, model_type="mine", architectures=["Model"], auto_map=automatic)
@@ -147,15 +146,14 @@ def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert not Path("run").exists()
 
 
-def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    saved(tmp_path, "llama")
-    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
-    found = diagnose(tmp_path)
+def test_pickles_are_named_and_not_opened(here: Path) -> None:
+    saved(here, "llama")
+    (here / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    found = diagnose(here)
     assert found.runtimes[0].verdict == OPENS
     assert any("pytorch_model.bin: pickles next to" in line for line in found.advice)
-    (tmp_path / "model.safetensors").unlink()
-    alone = verdicts(tmp_path)
+    (here / "model.safetensors").unlink()
+    alone = verdicts(here)
     assert (alone["vLLM"].verdict, alone["MLX"].verdict) == (UNKNOWN, REFUSES)
     assert "pytorch_model.bin" in alone["vLLM"].reasons[0]
     assert not Path("opened").exists()

@@ -153,9 +153,8 @@ def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) ->
     assert "\n" not in str(refused.value)
 
 
-def test_experts_leave_in_the_first_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    parent = mixture(tmp_path / "parent", "qwen3_moe")
+def test_experts_leave_in_the_first_stage(here: Path) -> None:
+    parent = mixture(here / "parent", "qwen3_moe")
     word_tokenizer(parent)
     Path("text.txt").write_text(TEXT)
     cut: dict[str, Any] = {"keep_experts": "4", "text": "text.txt", **SHORT}

@@ -85,7 +85,7 @@ def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], 
     """Each of 3 layers of a mistral attends to 8 tokens; of a gemma2 some attend to all."""
     parent = str(saved(tmp_path / "mistral", "mistral"))
     flags = ("--keep-ffn", "0.5", *BY_WEIGHTS, "--context", "32", "--json")
-    result = json.loads(zerolm("carve", parent, *flags).out)
+    result = zerolm("carve", parent, *flags).document
     assert (
         result["costs"]["parent"]["kv_bytes"] == 3 * 8 * 2 * 2 * 8 * 2
     )  # tokens, k and v, heads, size, bytes
@@ -96,4 +96,4 @@ def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], 
     assert "counted without the windows (8 tokens) of some layers" in ran.err
     assert json.loads(ran.out)["costs"]["parent"]["kv_bytes"] == 3 * 32 * 2 * 2 * 16 * 2
     short = ("--keep-ffn", "0.5", *BY_WEIGHTS, "--context", "8", "--json")
-    assert "windows" not in json.loads(zerolm("carve", parent, *short).out)["note"]
+    assert "windows" not in zerolm("carve", parent, *short).document["note"]

@@ -331,8 +331,7 @@ def test_sentences_of_records_train_encoders(tmp_path: Path) -> None:
     assert len(lines) == 16
 
 
-def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_names_stand_before_texts(here: Path) -> None:
     assert domains_of("code=a.txt,chat=b,c.txt,noise=random") == {
         "code": "a.txt",
         "chat": "b,c.txt",
@@ -340,7 +339,7 @@ def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
     for one in (None, "random", "a.txt", "a,b.txt", "/data/x=1/text.txt", "a.txt,b=c"):
         assert domains_of(one) == {}
-    (tmp_path / "a=b").write_text("a file of that name")
+    (here / "a=b").write_text("a file of that name")
     assert domains_of("a=b") == {}
     with pytest.raises(ValueError, match="'code' has two texts"):
         domains_of("code=a,code=b")
@@ -349,12 +348,11 @@ def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             domains_of(empty)
 
 
-def test_a_run_names_texts_wherever_it_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_names_texts_wherever_it_is_repeated(here: Path) -> None:
     """Absolute paths, of files with a comma in their name, too; words stay."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "b,c.txt").write_text("words")
+    (here / "b,c.txt").write_text("words")
     text = next(each for each in settings_of(MethodRequest) if each.name == "text")
     kind = KINDS["texts"]
-    assert kind.repeatable(text, "chat=b,c.txt,noise=random") == f"chat={tmp_path / 'b,c.txt'},noise=random"
-    assert kind.repeatable(text, "b,c.txt") == str(tmp_path / "b,c.txt")
+    assert kind.repeatable(text, "chat=b,c.txt,noise=random") == f"chat={here / 'b,c.txt'},noise=random"
+    assert kind.repeatable(text, "b,c.txt") == str(here / "b,c.txt")
     assert kind.repeatable(text, "random") == "random"

@@ -57,17 +57,16 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
 
 @pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
-    make: Callable[[], SearchReport], zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], SearchReport], zerolm: Zerolm, here: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     result = make()
     before, after = rebuilding(result)
     for entry in candidacies(result)[:4]:
         write, _, rest = (before + quoted(choices_text(entry.choice)) + after).partition(" && ")
-        subprocess.run(["bash", "-c", write], check=True, cwd=tmp_path)
+        subprocess.run(["bash", "-c", write], check=True, cwd=here)
         program, *arguments = shlex.split(rest)
         assert program == "zerolm"
-        scored = json.loads(zerolm(*arguments, "--json").out)
+        scored = zerolm(*arguments, "--json").document
         assert scored["costs"] == entry.choice.costs
         assert scored["scores"][0]["value"] == pytest.approx(entry.choice.score, rel=1e-9)
 

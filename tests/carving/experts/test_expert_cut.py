@@ -215,15 +215,13 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_it_is_refused(fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_refused(fault: str, zerolm: Zerolm, here: Path) -> None:
     flags, words = WRONG[fault]
-    mixture(tmp_path / "parent", "qwen3_moe")
-    monkeypatch.chdir(tmp_path)
+    mixture(here / "parent", "qwen3_moe")
     refused(zerolm, "carve", "parent", *flags.split(), "--out", "child", words=words)
 
 
-def test_networks_without_experts(zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(tmp_path / "parent", "llama")
-    monkeypatch.chdir(tmp_path)
+def test_networks_without_experts(zerolm: Zerolm, here: Path) -> None:
+    saved(here / "parent", "llama")
     words = "has no experts to take out"
     refused(zerolm, "carve", "parent", "--keep-experts", "4", "--out", "child", words=words)

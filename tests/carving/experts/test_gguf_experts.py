@@ -232,12 +232,9 @@ TORN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", TORN)
-def test_files_that_do_not_fit_are_refused(
-    fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_do_not_fit_are_refused(fault: str, zerolm: Zerolm, here: Path) -> None:
     changes, words = TORN[fault]
-    torn(tmp_path / "x.gguf", **changes)
-    monkeypatch.chdir(tmp_path)
+    torn(here / "x.gguf", **changes)
     flags = ("--keep-experts", "2", "--format", "gguf", "--out", "child")
     refused(zerolm, "carve", "x.gguf", *flags, words=words)
 
@@ -255,12 +252,9 @@ OUT = ("--out", "child")
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_what_is_not_done_is_refused(
-    fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_done_is_refused(fault: str, zerolm: Zerolm, here: Path) -> None:
     flags, words = WRONG[fault]
-    torn(tmp_path / "x.gguf")
-    monkeypatch.chdir(tmp_path)
+    torn(here / "x.gguf")
     count = () if "--keep-experts" in flags else ("--keep-experts", "2")
     refused(zerolm, "carve", "x.gguf", *count, *flags, *(() if "--out" in flags else OUT), words=words)
 

@@ -216,5 +216,5 @@ def test_random_tokens_are_said_beside_the_scores(zerolm: Zerolm, tmp_path: Path
     asked = ("lab", "bench", "mine.csv", "--proxies", "snip", "--store", "s")
     assert "Tokens are sampled at random" in zerolm(*asked, "--out", "folder").out
     assert "Tokens are sampled at random" in Path("folder", "report.html").read_text()
-    assert "tokens are sampled at random" in json.loads(zerolm(*asked, "--json").out)["note"]
-    assert "note" not in json.loads(zerolm("bench", "run", "mine.csv", "--json").out)
+    assert "tokens are sampled at random" in zerolm(*asked, "--json").document["note"]
+    assert "note" not in zerolm("bench", "run", "mine.csv", "--json").document

@@ -54,10 +54,9 @@ def registered() -> Iterator[None]:
 
 
 def test_workers_know_them_and_an_edited_one_is_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """First in this process, then, edited, in one that has workers."""
-    monkeypatch.chdir(tmp_path)
     script = Path("own.py")
     script.write_text(SCRIPT.format(factor=1.0, jobs=1))
     runpy.run_path("own.py", run_name="__main__")

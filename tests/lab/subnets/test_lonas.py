@@ -148,9 +148,7 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
 
 def test_the_command_writes_the_heuristic_subnet(bert: Checkpoint, zerolm: Callable[..., Any]) -> None:
     flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
-    ran = zerolm("carve", str(bert.folder), *flags)
-    assert ran.status == 0, ran.err
-    found = json.loads(ran.out)
+    found = zerolm("carve", str(bert.folder), *flags).document
     assert found["plan"] == "heuristic"
     assert found["widths"][10] == {"layer": 10, "heads": 11, "kv_heads": 11, "ffn": 2198}
     assert found["costs"]["parent"]["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)

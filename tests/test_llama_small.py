@@ -121,7 +121,6 @@ def test_a_run_that_was_stopped_goes_on(work: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_another_text_is_refused(work: Path) -> None:
-    (work / "judged.txt").write_text("others")
     (work / "text.txt").write_text(" ".join(f"w{i}" for i in range(2000)))
     (work / "judged.txt").write_text(" ".join(f"w{i}" for i in range(700)))
     with pytest.raises(SystemExit, match="the text made here has SHA-256"):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
@@ -153,11 +152,6 @@ def test_too_large_a_network(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) ->
     llamas(Path("mine.csv"), 3)
     monkeypatch.setattr(needed, "free_memory", lambda: 1000)
     refused(zerolm, *few, "--seed", "1", words="0.0 GB are free: take a smaller network")
-
-
-def test_no_gpu(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused(zerolm, *BENCHMARK, "--device", "cuda", words="there is no device 'cuda' here")
 
 
 def test_without_torch() -> None:

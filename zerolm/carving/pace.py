@@ -197,10 +197,10 @@ def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
     return Pace(layer, back, head, moments, product / (2 * PACED_SIZE**3))
 
 
-def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu"), times: int = 2) -> float:
-    """Return the shortest of several running times of a function on a device, in seconds."""
+def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu")) -> float:
+    """Return the shorter of two running times of a function on a device, in seconds."""
     taken = []
-    for _ in range(times):
+    for _ in range(2):
         start = time.perf_counter()
         run()
         if device.type == "cuda":

@@ -12,7 +12,7 @@ from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
-from zerolm.planning.plan import Planned, finalists, in_words
+from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
 from zerolm.progress import about, announce, silent
@@ -191,14 +191,13 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     notes = (
         _time_note(carving.methods),
         window_note(carving.checkpoint, carving.costs),
-        chosen.sentence(),
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
     typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.compared)
     return PlannedChild(
         typing.narrowed(plan),
-        optimal=plan.is_proven,
+        optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
         note="; ".join(filter(None, notes)),
         typed=typed,
@@ -255,7 +254,7 @@ def _best_measured(
     losses = session.finals(cuts)
     best = min(range(len(near)), key=losses.__getitem__)
     pairs = zip(near, losses, strict=True)
-    texts = ", ".join(f"{loss:.3g} ({in_words(plan.cut, plan.width)})" for plan, loss in pairs)
+    texts = ", ".join(f"{loss:.3g} ({plan.in_words})" for plan, loss in pairs)
     return near[best], losses[best], f"the best plans, repair {carving.methods.repair}, lose {texts}"
 
 

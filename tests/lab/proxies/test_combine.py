@@ -53,6 +53,11 @@ def test_layers_are_selected_as_by_walks_over_bins(networks: list[list[float]], 
     assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
 
 
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.floats(-9, 9))
+def test_rounding_is_no_spike(depths: list[int], value: float) -> None:
+    assert select_layers([np.full(depth, value) for depth in depths]) == (0, 9)
+
+
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 40))
 def test_layers_of_bins_are_an_interval_and_the_nearest_there_is(a: int, b: int, depth: int) -> None:
     first, last = min(a, b), max(a, b)

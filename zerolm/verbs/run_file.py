@@ -16,6 +16,8 @@ from zerolm.io.files import read_text, write_json
 from zerolm.settings import shown
 
 MAX_CONFIG_BYTES: Final = 1 << 20
+LONGEST: Final = MAX_CONFIG_BYTES
+"""Characters of a line, at most."""
 HERE: Final = "{here}/"
 """In the place of the folder that a configuration lies in."""
 ORIGIN: Final = ("zerolm", "machine", "date")
@@ -108,11 +110,17 @@ def plain(command: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_run(file: Path, document: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
     """Write the ``document`` of a run, from which it can be repeated, and the attached files next to it."""
-    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
-    file.write_text(text, encoding="utf-8")
+    lines = (_line(name, value) for name, value in document.items())
+    file.write_text("".join(lines), encoding="utf-8")
     for value in configuration.values():
         if isinstance(value, Attached):
             write_json(file.parent / value.name, value.document)
+
+
+def _line(name: str, value: Any) -> str:
+    """Return a setting in one line: its lists in brackets, long texts not folded."""
+    flow = None if isinstance(value, list) else False
+    return yaml.safe_dump({name: value}, allow_unicode=True, default_flow_style=flow, width=LONGEST)
 
 
 def _plain(value: Any) -> Any:

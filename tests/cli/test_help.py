@@ -216,3 +216,18 @@ def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
     zerolm(*small[:-1], "--out", str(tmp_path / "out"), "-vv", "--quiet")
     written = (tmp_path / "out" / "run.yaml").read_text()
     assert not re.search("verbose|quiet|out:|force|json", written)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["eval", "absent", "--parent", "PARENT", "--text", "TEXT"], "there is no folder 'absent'"),
+        (["heal", "CHILD", "--parent", ".", "--text", "T", "--for", "1m", "--out", "o"], "no folder 'CHILD'"),
+        (["heal", ".", "--parent", ".", "--text", "T", "--out", "o"], "give the training length: --tokens"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_name_is_refused_before_torch_is_imported(arguments: list[str], words: str) -> None:
+    code = "import sys; from zerolm.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == ["2", "False"]
+    assert words in ran.stderr

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
+from zerolm.checkpoints.folder import check_named
 from zerolm.evaluation.evaluated import Evaluated, JudgedNetwork
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
@@ -172,6 +173,7 @@ class EvalSettings(Request):
             raise ValueError("--loops takes its prompts from a text: give --text FILE too")
         if self.limit is not None and not self.tasks:
             raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
+        check_named(self.child, self.parent, *(self.beside or ()))
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

@@ -312,3 +312,12 @@ def test_costs_that_there_are_not_are_no_result(tmp_path: Path) -> None:
         type(report).from_json(
             {**report.to_json(), "scores": [{"score": "geo", "alpha": None, "value": "x"}]}
         )
+
+
+def test_the_folder_of_a_search_stands_for_its_pick(tmp_path: Path) -> None:
+    budgets = {"depth": "4:8", "hidden": "256", "max_params": "20M"}
+    result = zerolm.search("llama", **budgets, top=1)
+    result.save(tmp_path / "first")
+    assert zerolm.score(str(tmp_path / "first")).architecture == result.pick.architecture.choices
+    again = zerolm.search("llama", **budgets, top=1, baseline=str(tmp_path / "first"))
+    assert again.pick.architecture == result.pick.architecture

@@ -231,3 +231,17 @@ def test_a_mistyped_name_is_refused_before_torch_is_imported(arguments: list[str
     ran = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
     assert ran.stdout.split() == ["2", "False"]
     assert words in ran.stderr
+
+
+def test_help_of_a_group_is_of_the_group(zerolm: Zerolm) -> None:
+    for words in (["bench"], ["lab", "elastic"]):
+        assert f"The commands of {' '.join(words)}." in zerolm(*words, "--help").out
+    assert "Reproduce research" in zerolm("lab", "--help").out
+
+
+def test_the_terminal_shows_each_score_once(zerolm: Zerolm) -> None:
+    printed = zerolm("score", "SmolLM2-135M").out
+    assert printed.count("45,972,231") == 1
+    import zerolm as package
+
+    assert "geo 45,972,231" in repr(package.score("SmolLM2-135M"))

@@ -114,7 +114,7 @@ def test_a_configuration_has_a_line_for_each_setting(tmp_path: Path) -> None:
     lines = (tmp_path / "run.yaml").read_text().splitlines()
     assert [line.split(":")[0] for line in lines] == list(document)
     assert "sizes: [1, 3]" in lines
-    assert read_yaml(tmp_path / "run.yaml") == document
+    assert read_yaml(tmp_path / "run.yaml") == read_yaml(tmp_path) == document
 
 
 def sound(one: Any) -> st.SearchStrategy[Any]:

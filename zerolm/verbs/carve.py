@@ -107,7 +107,7 @@ class CarveSettings(Request):
         metavar="NAME",
     )
     recipe: str | None = setting(
-        "path", None, "rebuild the child of this recipe.json, instead of giving sizes and methods"
+        "path", None, "rebuild the child of this recipe.json or folder, instead of giving sizes and methods"
     )
     out: str | None = setting(
         "path",

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
-from zerolm.checkpoints.folder import check_named
 from zerolm.evaluation.evaluated import Evaluated, JudgedNetwork
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
@@ -162,7 +161,9 @@ class EvalSettings(Request):
         return EvaluationReport(**vars(judged) | {"tasks": scores}, run=run_of(self))
 
     def _check(self) -> None:
-        """Refuse settings that do not go together."""
+        """Refuse settings that do not go together, and names of no checkpoint."""
+        from zerolm.checkpoints.folder import check_named
+
         if self.text is None and self.data is None and not self.tasks:
             raise ValueError("nothing to evaluate on: give --text FILE, --tasks TASKS, or both")
         if self.beside is not None and not self.beside:

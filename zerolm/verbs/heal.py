@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from zerolm.checkpoints.folder import check_named
 from zerolm.healing.request import HealRequest
 from zerolm.healing.result import Healed
 from zerolm.progress import Progress, silent
@@ -70,6 +69,8 @@ class HealSettings(Request):
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> HealingReport:
+        from zerolm.checkpoints.folder import check_named
+
         check_named(self.child, self.parent, *filter(None, [self.teacher]))
         self.request.check()
         texts = self.request.texts

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zerolm.families.config import ModelSizes
 
 FORMAT: Final = "zerolm-training"
-PICK: Final = "pick"
 SCRIPT: Final = "train.py"
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 TOKENIZER_BYTES: Final = 256 << 20
@@ -159,21 +158,20 @@ Reading = tuple[str, dict[str, Any], "Architecture", int | None]
 
 def _architecture_of(name: str) -> Reading:
     """Return the name of an architecture, its stock configuration, and the tokens of its search."""
-    from zerolm.checkpoints.named_model import named_model
+    from zerolm.checkpoints.named_model import PICK, named_model
     from zerolm.spaces.decoders import Decoder
     from zerolm.spaces.document import from_document
     from zerolm.verbs.search_report import searched
 
     folder, tokens = Path(name), None
-    is_searched = (folder / PICK).is_dir() and (folder / "result.json").is_file()
-    if is_searched:
+    if (folder / PICK).is_dir() and (folder / "result.json").is_file():
         plan = searched(folder).question.training
         tokens = plan.tokens if plan else None
-    called, document = named_model(str(folder / PICK) if is_searched else name)
+    called, document = named_model(name)
     document = document.document if isinstance(document, Decoder) else document
     architecture = from_document(document)
     config = document if "model_type" in document else _stock_config(document, architecture)
-    return folder.absolute().name if is_searched else called, dict(config), architecture, tokens
+    return called, dict(config), architecture, tokens
 
 
 def _stock_config(document: Mapping[str, Any], architecture: Architecture) -> Mapping[str, Any]:

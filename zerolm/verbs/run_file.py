@@ -73,7 +73,11 @@ PlainLoader.add_implicit_resolver(
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return a YAML mapping, the dashes in its names as underscores; ``ValueError`` where it is none."""
+    """Return a YAML mapping, the dashes in its names as underscores; ``ValueError`` where it is none.
+
+    Of a folder it is that of its ``run.yaml``.
+    """
+    path = path / "run.yaml" if path.is_dir() else path
     try:
         document = yaml.load(read_text(path, MAX_CONFIG_BYTES), PlainLoader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

@@ -8,8 +8,9 @@ from pathlib import Path
 from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.evaluation.comparable import check_same_tokens, gguf_file, opened
+from zerolm.evaluation.comparable import check_same_tokens, opened
 from zerolm.networks.opener import differing_tokens, stock_tokenizer
 from zerolm.progress import Progress
 

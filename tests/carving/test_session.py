@@ -266,3 +266,34 @@ def test_every_setting_of_the_command_is_declared_by_what_has_it() -> None:
     assert build(SizeRequest, values) == SizeRequest()
     assert build(MethodRequest, values) == MethodRequest()
     assert {f"max_{cost}" for cost in COSTS} <= values.keys()
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("better", [True, False])
+def test_separate_sizes_are_measured_against_equal_ones(
+    name: str, better: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of least loss is taken, whether its layers are equal or not."""
+    request: dict[str, Any] = {"max_body_params": "0.9x", "keep_heads": 1.0, "keep_hidden": 1.0}
+    request |= {"text": "random", "sequences": 12, "length": 12, "shape": "per-layer"}
+    monkeypatch.setattr(Session, "finals", lambda _, cuts: [float(cut.uniform is not better) for cut in cuts])
+    assert carve(saved(tmp_path / "parent", name), **request).cut.uniform is better
+
+
+@pytest.mark.parametrize(("form", "name"), [("hf", "stock class"), ("gguf", "gguf")])
+def test_one_size_for_all_layers_is_required_before_any_work(form: str, name: str, tmp_path: Path) -> None:
+    parent, steps = saved(tmp_path / "parent", "qwen2"), list[str]()
+    with pytest.raises(
+        ValueError, match=f"{name} has one size for all layers.* give --shape uniform, or --f"
+    ):
+        carve(
+            parent,
+            tmp_path / "child",
+            form=form,
+            max_params="0.9x",
+            shape="per-layer",
+            text="random",
+            progress=lambda step, *_: steps.append(step),
+        )
+    assert steps == []
+    assert not (tmp_path / "child").exists()

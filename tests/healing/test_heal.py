@@ -32,6 +32,7 @@ FAST: dict[str, Any] = {"tokens": 12 * 4 * 12, "batch": 4, "length": 12, "rate":
 CUT: dict[str, Any] = {"keep_ffn": 0.5}
 PER_LAYER: dict[str, Any] = {
     "max_body_params": "0.6x", "shape": "per-layer", "text": "random", "sequences": 12, "length": 16,
+    "repair": "none",
 }  # fmt: skip
 
 

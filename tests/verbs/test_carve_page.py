@@ -10,8 +10,7 @@ import pytest
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.experts.result import ChildExperts, ChildWidth
-from zerolm.carving.result import ChildStream, SpectrumRow
+from zerolm.carving.result import ChildExperts, ChildStream, ChildWidth, SpectrumRow
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
 from zerolm.verbs.carve import CarvingReport

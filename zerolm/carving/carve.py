@@ -140,6 +140,8 @@ def _within_budgets(request: Carving) -> Carving:
     checkpoint, size, form = request.checkpoint, request.size, str(request.destination.form)
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
+    if request.destination.folder is not None and size.budgets and not size.is_uniform:
+        request.format.check_uneven(checkpoint)
     params = costs_of(checkpoint, request.costs)["params"]
     within = within_budgets(size, request.methods, form, request.whole_costs, params)
     if size.vocabulary.cuts:

@@ -12,7 +12,6 @@ from zerolm.carving.planned_child import PlannedChild
 from zerolm.carving.recipe import WEIGHTS, document, versions_of
 from zerolm.carving.recipe_fields import to_hex
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
-from zerolm.carving.vocabulary.budgeted_tokens import tokens_note
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.children.child_tensors import Child
@@ -70,7 +69,6 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
                     experts.note if experts else "",
                     plan.note,
                     _text_note(carving, cut, typed),
-                    tokens_note(carving),
                 ],
             )
         ),

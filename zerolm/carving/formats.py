@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +23,8 @@ if TYPE_CHECKING:
     from zerolm.children.gguf.file_tensors import Typed
     from zerolm.children.trained import TrainedWeights
     from zerolm.children.verify import Verified
+    from zerolm.networks.blocks import Blocks
     from zerolm.units.pruning import Repaired
-
-UNEVEN: Final = (
-    "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
-    "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
-)
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,20 @@ class StockFolder:
     def check_tokenizer(self, checkpoint: Checkpoint) -> None:
         """Accept any tokenizer: its files are copied unchanged."""
 
+    def check_uneven(self, checkpoint: Checkpoint) -> None:
+        """Raise ``ValueError`` where all layers must have one size."""
+        if not self.pads:
+            gguf = checkpoint.family.gguf
+            other = "--format gguf, " if gguf and not gguf.alike else ""
+            raise ValueError(
+                "the stock class has one size for all layers: a per-layer cut cannot be written as hf; give "
+                f"--shape uniform, {other}or --format padded, which is as large as its largest layer"
+            )
+
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
         """Raise ``ValueError`` for a cut that the format cannot express."""
-        if not self.pads and not cut.uniform:
-            raise ValueError(UNEVEN)
+        if not cut.uniform:
+            self.check_uneven(checkpoint)
         check_sizes(checkpoint, cut)
         configuration(checkpoint, cut)  # rejects what it cannot express
 
@@ -80,6 +87,7 @@ class StockFolder:
         from zerolm.children import encoded, verify
         from zerolm.networks.opener import open_model
         from zerolm.text.calibration import page_tokens
+        from zerolm.units.pruning import CarvedNetwork
 
         parent = session.checkpoint
         child, proof = Checkpoint.open(folder, packed=bool(parent.packed)), None
@@ -88,7 +96,8 @@ class StockFolder:
         stored = verify.as_stored(child, cut, repaired)
         ids = page_tokens(parent)
         if parent.packed or not verify.fits(parent, session.compute.limit):
-            by_outputs = verify.compare_outputs(child, session.carved_layers(cut, stored), ids)
+            carved = session.output_of(partial(CarvedNetwork, cut=cut, repaired=stored))
+            by_outputs = verify.compare_outputs(child, carved, ids)
             return by_outputs if proof is None else replace(proof, by="blocks")
         reference = session.carved(cut, stored)
         model = open_model(child)
@@ -127,6 +136,11 @@ class GgufFile:
         if checkpoint.family.gguf is not None:  # else no tokenizer would help
             proven(checkpoint)
 
+    def check_uneven(self, checkpoint: Checkpoint) -> None:
+        from zerolm.children.gguf import write
+
+        write.check_uneven(checkpoint.family)
+
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
         from zerolm.children.gguf import write
 
@@ -148,15 +162,18 @@ class GgufFile:
     ) -> Verified:
         from zerolm.children.gguf.check import check
         from zerolm.children.gguf.tokenizer import opened
+        from zerolm.units.pruning import CarvedNetwork
 
         file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
-        if typed is None:
-            return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)
-        from zerolm.carving.bits.written import WrittenChild
+        network: Callable[[Blocks], CarvedNetwork] = partial(CarvedNetwork, cut=cut, repaired=repaired)
+        if typed is not None:
+            from zerolm.carving.bits.typed_child import ReadBack
+            from zerolm.carving.bits.written import WrittenChild
 
-        written = WrittenChild(typed.weighed, typed.types, file)
-        written.check()
-        return check(file, session.read_back(written, repaired), tokenizer, pooling=session.pooling)
+            written = WrittenChild(typed.weighed, typed.types, file)
+            written.check()
+            network = partial(ReadBack, typed=written, repaired=repaired)
+        return check(file, session.output_of(network), tokenizer, pooling=session.pooling)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path

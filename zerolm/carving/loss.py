@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.pooling import MEAN, TokenPooling
@@ -15,9 +15,9 @@ from zerolm.networks.roles import layer_list
 from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
 from zerolm.passes.divergence import kl
-from zerolm.passes.walk import LARGE
+from zerolm.passes.walk import LARGE, predicted_places
 from zerolm.units.kept_units import Cut
-from zerolm.units.pruning import Repaired, carved_layer, enter, finish
+from zerolm.units.pruning import CarvedNetwork, Repaired
 
 LOSS_BATCH: Final = 4
 FINAL_TOKENS: Final = 1 << 12
@@ -74,21 +74,11 @@ class Loss:
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the mean loss of a whole cut, one of its layers in memory at a time."""
-        arrays, hidden = repaired.arrays if repaired else {}, self.blocks.states()
-        for index in range(len(self.blocks.batches)):
-            hidden.append(enter(cut, self.blocks.embed(index)))
-        for kept in cut.layers:
-            layer = carved_layer(self.blocks.model, cut, kept, repaired).module
-            for i, states in enumerate(hidden):
-                hidden[i] = self.blocks.call(i, kept.layer, states, layer)
-        return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
+        return self.of_network(CarvedNetwork(self.blocks, cut, repaired))
 
-    def of_network(self, other: Blocks, module: Callable[[int], nn.Module]) -> float:
-        """Return the mean loss of another network on the same batches, layer by layer.
-
-        ``module`` returns the module in the place of each layer.
-        """
-        return self._mean(Stream(other, module).before(self.depth), other.finish)
+    def of_network(self, network: CarvedNetwork) -> float:
+        """Return the mean loss of a network on the batches of ``blocks``."""
+        return self._mean(network.states(), network.finish)
 
     def _mean(self, hidden: HiddenStates, end: Finish) -> float:
         distances = self._divergences if self.blocks.predicts else self._distances
@@ -106,7 +96,8 @@ class Loss:
 
     def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return KL(parent || changed) for each token of a batch, (n,), from a few logits at a time."""
-        size, places = tokens_at_once(self.blocks, len(states)), slice(self.step // 2, None, self.step)
+        size, some = tokens_at_once(self.blocks, len(states)), predicted_places(states.shape[1], self.step)
+        places = slice(some.start, None, self.step)
         both = (torch.split(each[:, places], size, 1) for each in (states, self.last[index]))
         parts = [
             kl(self._predicted(index, unchanged), end(index, changed).logits)  # (b, n)

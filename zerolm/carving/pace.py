@@ -73,9 +73,9 @@ OF_PLANS: Final = ("measuring the best plans", "repair", "losses")
 class CarvingWork:
     """All work of a carving: its parent's sizes, its methods, and whether widths of the stream are tried.
 
-    ``plans`` is the number of whole plans that are repaired and measured before the choice; ``types`` the
-    number of quantisation types to choose from, ``with_gradients`` if these need the gradients of weights.
-    With a large ``vocab`` only some positions are predicted.
+    ``plans`` is the number of best plans; several are repaired and measured before the choice. ``types`` is
+    the number of quantisation types to choose from, ``with_gradients`` if these need the gradients of
+    weights. With a large ``vocab`` only some positions are predicted.
     """
 
     parent: Dimensions
@@ -108,7 +108,7 @@ class CarvingWork:
             parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
         if self.types:
             parts["rounding to types"] = self._rounding()
-        again = 2 if self.types and self.plans else 1  # twice where types are chosen
+        again = 2 if self.types and self.plans > 1 else 1  # twice where types are chosen
         judged = 2 * held * there + 2 * self._predicted(held) * pace.head
         if self.plans > 1:
             few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
@@ -197,10 +197,10 @@ def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
     return Pace(layer, back, head, moments, product / (2 * PACED_SIZE**3))
 
 
-def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu"), times: int = 2) -> float:
-    """Return the shortest of several running times of a function on a device, in seconds."""
+def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu")) -> float:
+    """Return the shorter of two running times of a function on a device, in seconds."""
     taken = []
-    for _ in range(times):
+    for _ in range(2):
         start = time.perf_counter()
         run()
         if device.type == "cuda":

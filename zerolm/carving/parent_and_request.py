@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.formats import FORMATS, Format
 from zerolm.carving.recipe import Recipe
 from zerolm.carving.request import PRICES, Destination, Methods
-from zerolm.carving.result import UnitRow
-from zerolm.carving.vocabulary.result import ChildVocabulary
+from zerolm.carving.result import ChildExperts, ChildVocabulary, UnitRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.costs import CostModel

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.formats import UNEVEN
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
 from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of
@@ -14,6 +13,7 @@ from zerolm.checkpoints import ledger_of
 from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
+from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
 from zerolm.progress import about, announce, silent
 from zerolm.text.defaults import GENERATED
@@ -68,8 +68,6 @@ def check_possible(carving: Carving) -> None:
     alone = carving.typing is not None and carving.typing.keeps_all
     size.weights.check_parent(quantised_types(checkpoint), types_alone=alone)
     file_format = carving.format  # an unknown format is rejected even where nothing is written
-    if is_written and form == "hf" and not size.is_uniform and size.budgets:
-        raise ValueError(UNEVEN)
     check_sizes(carving)
     if is_written and form != "hf":
         file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
@@ -136,8 +134,9 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
 
 def finalists_of(carving: Carving, session: Session) -> int:
     """Return the number of best plans that are repaired and measured before the choice."""
-    many = carving.methods.plan == PRICES and bool(carving.size.budgets) and session.predicts_repair
-    return FINALISTS if carving.narrows or many else 0
+    by_loss = carving.methods.plan == PRICES and bool(carving.size.budgets)
+    ranked = FINALISTS if carving.narrows or (by_loss and session.predicts_repair) else 1
+    return ranked + (by_loss and _may_differ(carving.size))
 
 
 def planned(carving: Carving) -> PlannedChild:
@@ -154,11 +153,32 @@ def planned(carving: Carving) -> PlannedChild:
         return _with_notes(carving, plan_of(checkpoint, criterion, size, carving.costs))
     table = _table(carving, session, criterion)
     ranked = [plans_of(checkpoint, each, size, carving.costs) for each in table.every]
-    plan, loss, measured = _best_measured(carving, session, finalists(ranked, FINALISTS))
+    near = finalists(ranked, FINALISTS)
+    if _may_differ(size):
+        near += _equal_layers(carving, table, near)
+    plan, loss, measured = _best_measured(carving, session, near)
     name, losses = shown(carving, table)
     predicted = losses.predicted(carving.narrowed(plan.cut, plan.width))
     by_width = losses.stream.by_width(checkpoint.layout.tied) if losses.stream else None
     return replace(_with_notes(carving, plan, {name: predicted}, by_width, measured), compared=loss)
+
+
+def _may_differ(size: SizeRequest) -> bool:
+    """Return whether layers may have separate sizes, or equal ones."""
+    return not size.is_uniform and size.space is None
+
+
+def _equal_layers(carving: Carving, table: LossTable, near: Sequence[Planned]) -> list[Planned]:
+    """Return the best plan with equal layers, if there is one and it is not among those ``near``.
+
+    After repair it may lose less than separate sizes, because predicted losses of single layers are rough.
+    """
+    equal = replace(carving.size, shape="uniform")
+    try:
+        plan = plan_of(carving.checkpoint, table, equal, carving.costs)
+    except ValueError:  # equal sizes are too coarse for the budgets
+        return []
+    return [] if plan.sizes in [other.sizes for other in near] else [replace(plan, optimal=False)]
 
 
 def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
@@ -171,14 +191,13 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     notes = (
         _time_note(carving.methods),
         window_note(carving.checkpoint, carving.costs),
-        chosen.sentence(),
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
     typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.compared)
     return PlannedChild(
         typing.narrowed(plan),
-        optimal=plan.is_proven,
+        optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
         note="; ".join(filter(None, notes)),
         typed=typed,
@@ -234,12 +253,9 @@ def _best_measured(
     cuts = [carving.narrowed(plan.cut, plan.width) for plan in near]
     losses = session.finals(cuts)
     best = min(range(len(near)), key=losses.__getitem__)
-    texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
-    return (
-        near[best],
-        losses[best],
-        f"the best plans by hidden size, repair {carving.methods.repair}, lose {texts}",
-    )
+    pairs = zip(near, losses, strict=True)
+    texts = ", ".join(f"{loss:.3g} ({plan.in_words})" for plan, loss in pairs)
+    return near[best], losses[best], f"the best plans, repair {carving.methods.repair}, lose {texts}"
 
 
 def _with_notes(
@@ -277,9 +293,3 @@ def _read(methods: Methods, tokens: Tokens) -> Methods:
 def _time_note(methods: Methods) -> str:
     """Return a note on the time limit; empty where there was none."""
     return f"{methods.count} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
-
-
-def _width_of(cut: Cut) -> str:
-    """Return a description of the width of the stream."""
-    untied = cut.narrowing and not cut.narrowing.width.tied
-    return f"{cut.hidden} with its own head" if untied else str(cut.hidden)

@@ -13,10 +13,9 @@ import zerolm
 from zerolm.architecture import Ints
 from zerolm.carving.experts.expert_scores import EXPERT_CRITERIA
 from zerolm.carving.experts.fewer_experts import FewerExperts
-from zerolm.carving.experts.result import ChildExperts
 from zerolm.carving.recipe_fields import MAX_NAME, ExpertsAndNeurons, RecipeFields, ascending, from_hex
 from zerolm.carving.request import Methods
-from zerolm.carving.result import Carved
+from zerolm.carving.result import Carved, ChildExperts
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from zerolm.carving.experts.result import ChildExperts
-from zerolm.carving.vocabulary.result import ChildVocabulary
 from zerolm.children.verification import Verification
 from zerolm.families.core_sizes import CoreSizes
 
@@ -73,6 +71,135 @@ class EqualBytes:
     bytes: int
     predicted: float
     measured: float | None
+
+
+@dataclass(frozen=True)
+class NeuronRow:
+    """The kept neurons of a layer's experts, for each expert as hexadecimal digits, the first the highest
+    bit.
+
+    ``loss`` is the predicted loss of the pruned ones on the text, a squared length summed over its tokens. It
+    is None where the criterion uses no tokens.
+    """
+
+    kept: list[str]
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class ChildWidth:
+    """The neurons of an expert of the ``parent`` and of the ``child``."""
+
+    parent: int
+    child: int
+
+
+@dataclass(frozen=True)
+class ExpertRow:
+    """A layer: the kept experts, and the share of tokens and of gates that were routed to them.
+
+    ``tokens`` and ``gates`` are None where no tokens were read. By pairs, ``loss`` is that of the
+    removed ones. By domains, another choice would be better by at most a share of ``gap``. ``left`` is the
+    share of the layer's squared error on held-out sequences that remains after repair, None without.
+    ``domains`` are the shares of the total score that the kept experts have, by domain, where the text has
+    several. ``neurons`` are the kept ones, None where all are kept.
+    """
+
+    layer: int
+    kept: list[int]
+    tokens: float | None = None
+    gates: float | None = None
+    loss: float | None = None
+    gap: float | None = None
+    left: float | None = None
+    domains: dict[str, float] = field(default_factory=dict)
+    neurons: NeuronRow | None = None
+
+    @property
+    def lost_by_neurons(self) -> float | None:
+        """The predicted loss of pruned neurons; None where none are pruned, or it is not estimated."""
+        return None if self.neurons is None else self.neurons.loss
+
+
+@dataclass(frozen=True)
+class ChildExperts:
+    """The experts of a layer of the ``parent`` and of the ``child``; a token meets ``active`` of them.
+
+    ``criterion`` is what they were chosen by. ``ffn`` are their neurons, None where those are not asked for.
+    """
+
+    criterion: str
+    parent: int
+    child: int
+    active: int
+    groups: int = 1
+    ffn: ChildWidth | None = None
+    layers: list[ExpertRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TriedSize:
+    """A vocabulary of ``size`` tokens: the ``params`` of the whole child with it, and its predicted losses.
+
+    ``tokens`` is the loss of fewer tokens, ``rest`` that of all else that is cut or rounded, both in bits per
+    byte; for an encoder 1 - cosine. ``bytes`` are those of its weights where they have types.
+    """
+
+    size: int
+    params: int
+    tokens: float
+    rest: float
+    bytes: int | None = None
+
+    @property
+    def loss(self) -> float:
+        """Return the sum of both losses."""
+        return self.tokens + self.rest
+
+
+@dataclass(frozen=True)
+class CurveRow:
+    """A size of the vocabulary, the parameters with it, and by what share held-out text ``grows``."""
+
+    size: int
+    params: int
+    grows: float
+
+
+@dataclass(frozen=True)
+class StringsProof:
+    """The number of compared strings, of those with the ``same`` tokens, and the distance of kept logits.
+
+    ``difference`` is the largest one, ``relative`` is relative to the largest output of the parent.
+    """
+
+    strings: int
+    same: int
+    difference: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class ChildVocabulary:
+    """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
+
+    ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
+    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
+    byte of a part of the text that is ``held_out`` of their choice; of an encoder 1 - cosine. ``curve`` shows
+    how that part grows with fewer tokens.
+    """
+
+    parent: int
+    child: int
+    used: int | None = None
+    saves: int | None = None
+    tokens: int = 0
+    grows: int = 0
+    sizes: list[TriedSize] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)
+    held_out: bool = False
+    curve: list[CurveRow] = field(default_factory=list)
+    proof: StringsProof | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

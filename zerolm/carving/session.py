@@ -30,7 +30,7 @@ from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.children.child_tensors import Child
 from zerolm.children.verify import outputs
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.io.memory import give_back
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute, computed, held_of
@@ -54,7 +54,7 @@ from zerolm.units.importance.criterion import Additive, Criterion
 from zerolm.units.importance.sinks import sink_neurons
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.pruning import Repaired, apply_in_memory, carved_layer, enter, finish
+from zerolm.units.pruning import CarvedNetwork, Repaired, apply_in_memory
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.loss_basis import loss_basis
 from zerolm.units.stream.narrowing import Basis
@@ -234,15 +234,14 @@ class Session:
 
         By their own output few tokens need them, but these are attention sinks.
         """
-        cache = self.cache("sinks")
-        arrays = cache.get("neurons")
-        if arrays is None:
+
+        def neurons() -> Arrays:
             some = self.divided.fitted.most(SINK_TOKENS)
-            neurons = sink_neurons(
-                Stream(Blocks(self.model, some.filled(SINK_BATCH))), progress=self.progress
-            )
-            arrays = {str(layer): each for layer, each in enumerate(neurons)}
-            cache.put("neurons", arrays)
+            stream = Stream(Blocks(self.model, some.filled(SINK_BATCH)))
+            by_layer = sink_neurons(stream, progress=self.progress)
+            return {str(layer): each for layer, each in enumerate(by_layer)}
+
+        arrays = self.cache("sinks").once("neurons", neurons)
         ffn = [each.copy() for each in scores["ffn"]]
         for layer, each in enumerate(ffn):
             each[arrays[str(layer)]] = each.max() if len(each) else 0.0
@@ -251,13 +250,12 @@ class Session:
     @cached_property
     def basis(self) -> Basis:
         """The basis of the stream, from the Fisher information on the tokens."""
-        cache = self.cache("basis")
-        arrays = cache.get("loss")
-        if arrays is None:
+
+        def arrays() -> Arrays:
             basis = loss_basis(self.model, self.fisher)
-            arrays = {name: getattr(basis, name) for name in BASIS}
-            cache.put("loss", arrays)
-        return Basis("loss", **arrays)
+            return {name: getattr(basis, name) for name in BASIS}
+
+        return Basis("loss", **self.cache("basis").once("loss", arrays))
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
         """Return the predicted losses of cutting one layer alone, and on request of narrowing the stream.
@@ -367,17 +365,18 @@ class Session:
         """
         rule, more = self.methods.repair, sorted(ridges.items())
         cache = self.cache("fewer", rule, self.pooling, self._weighing is None, *_options(cut), more)
-        row = cache.get("loss")
-        if row is None:
+
+        def loss() -> Arrays:
             self.progress("repairing on fewer tokens, for the learning curve")
             fitted = self.divided.fitted
             few = fitted.most(fitted.count // FEWER)
             larger = {place: Ridges(*(FEWER * share for share in each)) for place, each in ridges.items()}
             repaired = repair(self.model, cut, few, rule, fisher=self._weighing, ridges=larger)
             give_back()
-            row = {"loss": np.array(self._loss.of_cut(cut, repaired))}
-            cache.put("loss", row)
-            give_back()
+            return {"loss": np.array(self._loss.of_cut(cut, repaired))}
+
+        row = cache.once("loss", loss)
+        give_back()
         return float(row["loss"])
 
     @cached_property
@@ -430,7 +429,10 @@ class Session:
         if self.repairs_types and is_repaired:
             reading = partial(self._reading_back, cut, types)
             repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
-        return self.compared_loss(self.typed(cut, repaired, types), repaired)
+        blocks, typed = self._compared_loss.blocks, self.typed(cut, repaired, types)
+        loss = self._compared_loss.of_network(ReadBack(blocks, typed, repaired))
+        give_back()
+        return loss
 
     def _repaired_by(self, fitted: Tokens, cuts: Sequence[Cut]) -> list[Repaired]:
         """Return the repairs of cuts on few tokens, empty where all units are kept."""
@@ -440,16 +442,10 @@ class Session:
         give_back()
         return repaired
 
-    def compared_loss(self, typed: TypedChild, repaired: Repaired) -> float:
-        """Return the loss of a child as read back, on the tokens that compare plans."""
-        loss = typed.loss(self._compared_loss, repaired)
-        give_back()
-        return loss
-
     def typed_loss(self, typed: TypedChild, repaired: Repaired) -> float:
         """Return the loss of a child as read back, on the tokens of all other losses."""
         self.progress("measuring the child, quantised")
-        return typed.loss(self._loss, repaired)
+        return self._loss.of_network(ReadBack(self._loss.blocks, typed, repaired))
 
     def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
         """Return the tokens that plans are repaired on before the choice."""
@@ -509,8 +505,8 @@ class Session:
         """Return the loss of cuts on these tokens, compared with the parent to be carved."""
         return Loss(Blocks(self.model, tokens.filled(LOSS_BATCH)), self.pooling)
 
-    def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
-        """Return the carved parent as a function from ids (b, t) to its output, one layer at a time.
+    def output_of(self, network: Callable[[Blocks], CarvedNetwork]) -> Callable[[Tensor], Tensor]:
+        """Return the output of a ``network`` of the parent's blocks, as a function of ids (b, t).
 
         The output is (b, t, v), without a head (b, t, d). It runs on the CPU in float32; the session's copy
         of the parent is released.
@@ -520,24 +516,10 @@ class Session:
         model = mapped_model(self.checkpoint)
 
         def output(ids: Tensor) -> Tensor:
-            blocks = Blocks(model, [{"input_ids": ids}])
-            hidden = enter(cut, blocks.embed(0))
-            for kept in cut.layers:
-                module = carved_layer(model, cut, kept, repaired).module
-                hidden = blocks.call(0, kept.layer, hidden, module)
-            return outputs(finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}))
+            running = network(Blocks(model, [{"input_ids": ids}]))
+            return outputs(running.finish(0, running.states()[0]))
 
         return output
-
-    def read_back(self, typed: TypedChild, repaired: Repaired) -> Callable[[Tensor], Tensor]:
-        """Return a child as read back, as a function from ids (1, t) to its output, layer by layer.
-
-        It runs on the CPU in float32.
-        """
-        held_of(self.model, self.compute).let_go()
-        give_back()
-        model = mapped_model(self.checkpoint)
-        return lambda ids: typed.output(Blocks(model, [{"input_ids": ids}]), repaired)
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.carve import carve
-from zerolm.carving.formats import FORMATS, UNEVEN
+from zerolm.carving.formats import FORMATS
 from zerolm.carving.recipe import MAX_RECIPE_BYTES, OF_EXPERTS, from_layers, to_layers
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import CarvedChild, ChildStream, UnitRow
@@ -117,8 +117,8 @@ def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
         )
     if stages.uneven and stages.count > 1:
         raise ValueError("stages cut all layers to one size: give --shape uniform, or leave --steps out")
-    if stages.uneven and form == "hf":
-        raise ValueError(UNEVEN)
+    if stages.uneven:
+        FORMATS[form].check_uneven(checkpoint)
     whole = Cut.whole(dimensions(checkpoint))
     FORMATS[form].check(checkpoint, whole)
     ledger_of(checkpoint)  # refuses weights that are not finite

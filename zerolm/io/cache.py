@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,14 @@ class ArrayCache:
         with suppress(OSError), replacing(self.folder / f"{name}.npz") as file:
             np.savez(file, allow_pickle=False, **arrays)
             logger.debug("kept %s", self.folder / f"{name}.npz")
+
+    def once(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays under a name; without any they are computed, and stored."""
+        arrays = self.get(name)
+        if arrays is None:
+            arrays = compute()
+            self.put(name, arrays)
+        return arrays
 
     def forget(self) -> None:
         """Remove all of it: it has served."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -79,13 +80,24 @@ class Fisher:
         F is that of the output, and s ``SHRINKAGE``.
         """
         place = layer, OUTPUT_ROLES.index(role)
-        gains = np.ones(len(self.outputs)) if self.gains is None else self.gains[place]
-        moments = gains[:, None] * self.outputs * gains
-        shrunk = (1 - SHRINKAGE) * moments / max(float(np.trace(moments)), np.finfo(float).tiny)
-        shrunk.flat[:: len(shrunk) + 1] += SHRINKAGE / len(shrunk)
-        trace = float(self.shares[place] * np.trace(self.outputs))
-        root: Floats = np.linalg.cholesky(shrunk) * np.sqrt(trace / np.trace(shrunk))
-        return root
+        if self.gains is None:
+            root, trace = self._shared_root
+        else:
+            root, trace = _shrunk_root(self.gains[place][:, None] * self.outputs * self.gains[place])
+        wanted = float(self.shares[place] * np.trace(self.outputs))
+        return np.asarray(root * np.sqrt(wanted / trace))
+
+    @cached_property
+    def _shared_root(self) -> tuple[Floats, float]:
+        """The root for all outputs where no norms stand behind them: F is factored once."""
+        return _shrunk_root(self.outputs)
+
+
+def _shrunk_root(moments: Floats) -> tuple[Floats, float]:
+    """Return a root of F (d, d) of trace 1, shrunk towards the identity, and its trace."""
+    shrunk = (1 - SHRINKAGE) * moments / max(float(np.trace(moments)), np.finfo(float).tiny)
+    shrunk.flat[:: len(shrunk) + 1] += SHRINKAGE / len(shrunk)
+    return np.asarray(np.linalg.cholesky(shrunk), np.float64), float(np.trace(shrunk))
 
 
 class FisherSums(Accumulator):

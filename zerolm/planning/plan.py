@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
-from zerolm.planning.equal_layers import Side, best_sizes, fits
-from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, outer_sum
+from zerolm.planning.part_costs import PARAMS, Choices, PartCosts, outer_sum
 from zerolm.solvers.problem import Budgets, Problem, at_least, bounded_columns, single_limits
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
@@ -20,7 +19,7 @@ from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, Dimensions
 from zerolm.units.stream.narrowing import Width
-from zerolm.units.within_layers import NAMES, LayerSizes
+from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 
 REMOVED: Final = (0,) * len(NAMES)
 NEAR: Final = 2.0
@@ -41,30 +40,34 @@ class Planned:
     width: Width | None = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether nothing is cut, including the stream."""
+        return self.cut.is_whole and self.width is None
+
+    @property
     def sizes(self) -> tuple[object, ...]:
-        """The sizes of the cut."""
-        return sizes_of(self.cut, self.width)
-
-
-class Ranked(Protocol):
-    """A plan that can be ranked with others: its score, and the sizes that it keeps."""
+        """The width of the stream, and of each kept layer its number and its sizes."""
+        return self.width, *((kept.layer, *kept.sizes) for kept in self.cut.layers)
 
     @property
-    def score(self) -> float: ...
-
-    @property
-    def sizes(self) -> tuple[object, ...]: ...
-
-
-R = TypeVar("R", bound=Ranked)
-
-
-def sizes_of(cut: Cut, width: Width | None) -> tuple[object, ...]:
-    """Return the width of the stream, and of each kept layer its number and its sizes."""
-    return width, *((kept.layer, *kept.sizes) for kept in cut.layers)
+    def in_words(self) -> str:
+        """A description of the sizes, with the width of the stream."""
+        counts, width = zip(*self.cut.sizes.values(), strict=True), self.width
+        spans = ("-".join(f"{size:,}" for size in sorted({min(each), max(each)})) for each in counts)
+        hidden = width.hidden if width else self.cut.parent.hidden
+        untied = " with its own head" if width and not width.tied else ""
+        return f"{len(self.cut.layers)} layers, hidden {hidden:,}{untied}, {of_units(spans)}"
 
 
-def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
+P = TypeVar("P", bound=Planned)
+
+
+def of_units(counts: Iterable[str]) -> str:
+    """Return numbers of units of each kind in words: ``KV groups 2, FFN neurons 768``."""
+    return ", ".join(f"{unit.shown} {count}" for unit, count in zip(UNITS, counts, strict=True))
+
+
+def finalists(ranked: Sequence[Sequence[P]], most: int) -> list[P]:
     """Return at most ``most`` plans of different sizes: the best of each ranking, then the second of each.
 
     Losses as cut and losses after repair rank plans differently: least squares recovers units better than the
@@ -73,7 +76,7 @@ def finalists(ranked: Sequence[Sequence[R]], most: int) -> list[R]:
     """
     near = [[plan for plan in plans if plan.score >= NEAR * min(0.0, plans[0].score)] for plans in ranked]
     in_turn = (plan for row in zip_longest(*near) for plan in row if plan is not None)
-    different: dict[tuple[object, ...], R] = {}
+    different: dict[tuple[object, ...], P] = {}
     for plan in in_turn:
         different.setdefault(plan.sizes, plan)
     return list(different.values())[:most]
@@ -131,13 +134,6 @@ def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[
     return scores - without.reshape(-1, *(1,) * len(NAMES)), without
 
 
-def _sides(parent: Dimensions, criterion: Criterion, choices: Choices, layer_costs: LayerCosts) -> list[Side]:
-    each = zip(choices.units, layer_costs.units, unit_scores(parent, criterion, choices), strict=True)
-    return [
-        Side(np.array(sizes), np.array([table[n] for n in sizes]), scores) for sizes, table, scores in each
-    ]
-
-
 def plan_per_layer(
     parent: Dimensions, criterion: Criterion, choices: Choices, part_costs: PartCosts, budgets: Budgets
 ) -> Planned:
@@ -145,35 +141,6 @@ def plan_per_layer(
 
     Layers may be removed where the criterion scores a network without them.
     """
-    keeps_all_layers = criterion.without(0) is None or len(choices.depth) == 1
-    if keeps_all_layers and not choices.by_layer and part_costs.alike:
-        sides = _sides(parent, criterion, choices, part_costs.alike)
-        if fits(sides):
-            return _on_lattice(parent, criterion, part_costs, budgets, sides)
-    return _by_search(parent, criterion, choices, part_costs, budgets)
-
-
-def _on_lattice(
-    parent: Dimensions, criterion: Criterion, part_costs: PartCosts, budgets: Budgets, sides: Sequence[Side]
-) -> Planned:
-    """Return the best cut where costs depend on totals alone."""
-    fixed = part_costs.fixed + parent.depth * sum(side.costs[0] for side in sides)
-    best = best_sizes(sides, fixed, budgets)
-    if best is None:
-        raise ValueError(_infeasible(budgets, fixed))
-    places, score = best
-    sizes = list(
-        zip(*(side.sizes[each].tolist() for side, each in zip(sides, places, strict=True)), strict=True)
-    )
-    cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
-    costs = part_costs.of(dict(enumerate(sizes)))
-    return Planned(cut, dict(zip(COSTS, costs.tolist(), strict=True)), score, True)
-
-
-def _by_search(
-    parent: Dimensions, criterion: Criterion, choices: Choices, part_costs: PartCosts, budgets: Budgets
-) -> Planned:
-    """Return the best cut where layers may be removed, or where their sizes or costs differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, part_costs, layer) for layer in range(parent.depth)]
     problem = Problem(tuple((table, 1) for _, table in layers), part_costs.fixed)

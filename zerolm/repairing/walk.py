@@ -25,7 +25,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -42,7 +42,6 @@ from zerolm.networks.roles import (
     as_stored,
     bias,
     final_norm,
-    layer_of,
     matrix,
     norm_gain,
     places_of,
@@ -56,8 +55,8 @@ from zerolm.progress import Progress, silent
 from zerolm.repairing.ridge import Fit
 from zerolm.repairing.rules import REPAIRS
 from zerolm.text.tokens import Tokens
-from zerolm.units.kept_units import Cut, LayerCut
-from zerolm.units.pruning import Repaired, carved_layer, enter
+from zerolm.units.kept_units import Cut
+from zerolm.units.pruning import CarvedNetwork, Repaired
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.in_memory import put
 from zerolm.units.within_layers import UNITS
@@ -69,15 +68,7 @@ are wide."""
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
-class ReadBackLayers(Protocol):
-    """The layers of a child as read back, and the input of its first layer."""
-
-    def embed(self, index: int) -> Tensor: ...
-
-    def layer(self, kept: LayerCut) -> nn.Module: ...
-
-
-ReadingBack = Callable[[Blocks, Repaired], ReadBackLayers]
+ReadingBack = Callable[[Blocks, Repaired], CarvedNetwork]
 """Returns a child as read back with the matrices repaired so far, on the batches of some blocks."""
 
 
@@ -109,21 +100,14 @@ def repair(
     batches = [[*each.filled(each.at_once(BATCH_TOKENS))] for each in sets]
     parent = Stream(Blocks(model, [*chain(*batches)]))
     walk = Walk(parent, cut, len(batches[0]), ridges, reading_back, fisher)
-    for place, layer in enumerate(walk.kept):
-        progress(f"repairing, {method}", place, len(walk.kept))
+    for place, layer in enumerate(walk.layers):
+        progress(f"repairing, {method}", place, len(walk.layers))
         arrays = cache.get(f"layer-{layer}")
-        if arrays is not None:
-            walk.take(layer, arrays)
-            continue
-        walk.solve_layer(layer)
-        cache.put(f"layer-{layer}", walk.arrays(layer))
-    if walk.reads_head:
-        arrays = cache.get("head")
-        if arrays is not None:
-            walk.take(cut.parent.depth, arrays)
+        if arrays is None:
+            walk.solve_layer(layer)
+            cache.put(f"layer-{layer}", walk.arrays(layer))
         else:
-            walk.read_by_head()
-            cache.put("head", walk.arrays(cut.parent.depth))
+            walk.take(layer, arrays)
     return walk.repaired
 
 
@@ -146,13 +130,10 @@ def repair_together(
         return [repair(model, cut, tokens, method, fisher=fisher) for cut in cuts]
     parent = SharedStream(blocks, inputs_and_outputs if any(cut.narrowing for cut in cuts) else parts)
     walks = [Walk(parent, cut, len(blocks.batches), None, fisher=fisher) for cut in cuts]
-    for layer in range(cuts[0].parent.depth):
+    for layer in range(cuts[0].parent.depth + 1):
         for walk in walks:
-            if layer in walk.kept:
+            if layer in walk.layers:
                 walk.solve_layer(layer)
-    for walk in walks:
-        if walk.reads_head:
-            walk.read_by_head()
     return [walk.repaired for walk in walks]
 
 
@@ -165,7 +146,8 @@ def columns_of(cut: Cut) -> int:
 class Walk:
     """The parent and the carved network together, layer after layer.
 
-    Matrices are fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden
+    ``layers`` are those to solve, the number of the parent's for the input of an untied head. Matrices are
+    fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden
     states of all tokens (six where the stream is narrower), one carved layer, and the moments of its output
     matrices.
     """
@@ -182,37 +164,27 @@ class Walk:
         self.parent, self.blocks, self.model = parent, parent.blocks, parent.blocks.model
         self.cut, self.fitted, self.ridges = cut, fitted, ridges
         self.reading_back, self.fisher = reading_back, fisher
-        self.kept = {kept.layer: kept for kept in cut.layers}
+        reads_head = cut.narrowing is not None and not cut.narrowing.width.tied
+        self.layers = [*(kept.layer for kept in cut.layers), *([cut.parent.depth] if reads_head else [])]
         self.factor = residual_factor(self.model)
         self.repaired = Repaired()
-        self._ends = None if reading_back is None else reading_back(self.blocks, self.repaired)
-        self.child = Stream(self.blocks, self._module, self._embedded)
+        self.plain = CarvedNetwork(self.blocks, cut, self.repaired)
+        embed = self._network().embed  # does not change with the repair
+        self.child = Stream(self.blocks, lambda layer: self._network().module(layer), embed)
+
+    def _network(self) -> CarvedNetwork:
+        """Return the child as repaired so far, read back if ``reading_back`` is set."""
+        return self.reading_back(self.blocks, self.repaired) if self.reading_back else self.plain
 
     def carved(self, layer: int) -> StockLayer:
-        """Return a kept layer of the child as repaired so far, read back if ``reading_back`` is set."""
-        if self.reading_back is None:
-            return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
-        module = self.reading_back(self.blocks, self.repaired).layer(self.kept[layer])
-        return layer_of(places_of(self.model), module)
-
-    def _module(self, layer: int) -> nn.Module:
-        """Return the child's module that replaces a layer of the parent."""
-        return self.carved(layer).module if layer in self.kept else Absent()
-
-    def _embedded(self, index: int) -> Tensor:
-        """Return the input of the child's first layer for a batch, (b, t, k)."""
-        if self._ends is None:
-            return enter(self.cut, self.blocks.embed(index))
-        return self._ends.embed(index)
-
-    @property
-    def reads_head(self) -> bool:
-        """Return whether the input of the head is fitted too."""
-        narrowing = self.cut.narrowing
-        return narrowing is not None and not narrowing.width.tied
+        """Return a kept layer of the child as repaired so far."""
+        return self._network().layer(layer)
 
     def solve_layer(self, layer: int) -> None:
-        """Repair a layer on the outputs of the carved layers before it."""
+        """Repair a layer, or the input of the head, on the outputs of the carved layers before it."""
+        if layer == self.cut.parent.depth:
+            self._solve_head()
+            return
         if self.cut.narrowing:
             self._solve_narrow_layer(layer)
             return
@@ -344,14 +316,14 @@ class Walk:
     def _pass_on(self, attention: Attention, carved: StockLayer) -> None:
         """Send the child through a layer whose matrices are solved, unless nothing follows."""
         layer = attention.layer
-        if layer == max(self.kept) and not self.reads_head:
+        if layer == self.layers[-1]:
             return
         carved = carved if self.reading_back is None else self.carved(layer)
         for i, hidden in enumerate(self.child.before(layer)):
             self.child.hidden[i] = attention.behind(i, hidden, carved)
         self.child.layer = layer + 1
 
-    def read_by_head(self) -> None:
+    def _solve_head(self) -> None:
         """Fit the head's input of a narrower stream, behind all layers."""
         depth = self.cut.parent.depth
         norm = copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32)
@@ -397,8 +369,7 @@ class Walk:
     def solve(self, place: Place, module: nn.Module, fit: Fit) -> None:
         """Solve an output matrix of the carved network, put it into its place, and record it."""
         if self.reading_back is not None:  # a ridge pulls towards unrounded columns
-            layer = carved_layer(self.model, self.cut, self.kept[place[0]], self.repaired)
-            module = layer.writers[place[1]]
+            module = self.plain.layer(place[0]).writers[place[1]]
         start = matrix(module).T.to(fit.fitted.inputs)  # (k, d)
         columns, self.repaired.ridges[place] = fit.best(start, self.ridge(place))
         offset = fit.fitted.offset(columns) if fit.fitted.bias else None
@@ -492,13 +463,6 @@ class SharedStream(Stream):
             self.passed.clear()  # not two layers at a time
             self.passed, self.passed_layer = [*super().through(layer, self.watched)], layer
         return iter(self.passed)
-
-
-class Absent(nn.Module):
-    """Replaces a layer that was removed."""
-
-    def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
-        return hidden
 
 
 def parts(layer: StockLayer) -> dict[str, nn.Module]:

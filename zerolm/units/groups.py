@@ -15,7 +15,6 @@ class Groups(LayerUnit):
     name = "groups"
     share = "heads"
     shown = "KV groups"
-    axis = "heads x head size"
     matrices = ("q", "k", "v", "o")
     is_fine = False
     setting = setting(

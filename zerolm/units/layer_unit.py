@@ -16,15 +16,14 @@ class LayerUnit(ABC):
     """A kind of units that layers may keep fewer of, such as KV groups or FFN neurons.
 
     ``name`` is its key in cuts and recipes. ``share`` is its name in requests and in what a family allows to
-    cut; ``setting`` declares the share to keep. ``shown`` names it in messages, ``axis`` a row of its writer.
-    ``matrices`` are the roles of its matrices; the last one, the ``writer``, adds its output to the residual
-    stream. Plans try steps of units that are ``fine``, and all numbers of others.
+    cut; ``setting`` declares the share to keep. ``shown`` names it in messages. ``matrices`` are the roles of
+    its matrices; the last one, the ``writer``, adds its output to the residual stream. Plans try steps of
+    units that are ``fine``, and all numbers of others.
     """
 
     name: ClassVar[str]
     share: ClassVar[str]
     shown: ClassVar[str]
-    axis: ClassVar[str]
     matrices: ClassVar[tuple[str, ...]]
     is_fine: ClassVar[bool]
     setting: ClassVar[Any]

@@ -15,7 +15,6 @@ class Neurons(LayerUnit):
     name = "ffn"
     share = "ffn"
     shown = "FFN neurons"
-    axis = "ffn"
     matrices = ("gate", "up", "down")
     is_fine = True
     setting = setting("number", None, "share of FFN neurons to keep", name="keep_ffn", low=0, high=1)

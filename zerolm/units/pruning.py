@@ -1,4 +1,4 @@
-"""The carved network in memory: a copy of the loaded parent with sliced modules (torch)."""
+"""The carved network in memory: a copy of the loaded parent, or one sliced layer at a time (torch)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from zerolm.families.config import sizes_of
@@ -30,6 +30,8 @@ from zerolm.networks.roles import (
     places_of,
     set_matrix,
 )
+from zerolm.networks.states import HiddenStates
+from zerolm.networks.stream import Stream
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions_in
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
@@ -137,18 +139,44 @@ def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[
                 module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, tensor]))
 
 
-def enter(cut: Cut, hidden: Tensor) -> Tensor:
-    """Return the input of a carved network's first layer from that of the parent's, (b, t, d)."""
-    return entered(cut.narrowing, hidden) if cut.narrowing else hidden
+class CarvedNetwork:
+    """A carved network on the batches of its parent's ``blocks``, one of its layers in memory at a time."""
+
+    def __init__(self, blocks: Blocks, cut: Cut, repaired: Repaired | None = None) -> None:
+        self.blocks, self.cut, self.repaired = blocks, cut, repaired or Repaired()
+        self.kept = {kept.layer: kept for kept in cut.layers}
+
+    def embed(self, index: int) -> Tensor:
+        """Return the input of the first layer for a batch, (b, t, k)."""
+        hidden = self.blocks.embed(index)
+        return entered(self.cut.narrowing, hidden) if self.cut.narrowing else hidden
+
+    def layer(self, number: int) -> StockLayer:
+        """Return the carved layer with a number of the parent."""
+        return carved_layer(self.blocks.model, self.cut, self.kept[number], self.repaired)
+
+    def module(self, number: int) -> nn.Module:
+        """Return the module in the place of a layer of the parent."""
+        return self.layer(number).module if number in self.kept else Absent()
+
+    def states(self) -> HiddenStates:
+        """Return the states behind the last layer for all batches, (b, t, k) each."""
+        return Stream(self.blocks, self.module, self.embed).before(self.cut.parent.depth)
+
+    def finish(self, index: int, hidden: Tensor) -> Any:
+        """Return the output for a batch from the states behind the last layer."""
+        narrowing = self.cut.narrowing
+        if narrowing is None:
+            return self.blocks.finish(index, hidden)
+        maps = maps_of(self.blocks.model, narrowing, self.repaired.arrays)
+        return narrow_output(self.blocks, index, hidden, maps)
 
 
-def finish(
-    blocks: Blocks, index: int, hidden: Tensor, cut: Cut, arrays: Mapping[Place, NDArray[np.float32]]
-) -> Any:
-    """Return the output of a carved network for a batch from the states behind its last layer."""
-    if cut.narrowing is None:
-        return blocks.finish(index, hidden)
-    return narrow_output(blocks, index, hidden, maps_of(blocks.model, cut.narrowing, arrays))
+class Absent(nn.Module):
+    """Replaces a layer that was removed."""
+
+    def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
+        return hidden
 
 
 def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:

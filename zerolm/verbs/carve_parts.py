@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zerolm.carving.experts.result import ChildExperts
-from zerolm.carving.result import EqualBytes, TypeRow
-from zerolm.carving.vocabulary.result import ChildVocabulary
+from zerolm.carving.result import ChildExperts, ChildVocabulary, EqualBytes, TypeRow
 from zerolm.show.charts import Heat
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
 from zerolm.show.text import show_amount, show_cost

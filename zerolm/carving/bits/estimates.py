@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,13 +19,13 @@ from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
 from zerolm.carving.bits.kernels import Values, rounded
 from zerolm.carving.bits.options import Options
-from zerolm.carving.bits.row_blocks import STREAM, Rows, types_of_any_rows, types_of_rows
+from zerolm.carving.bits.row_blocks import RolesByLength, types_of_any_rows, types_of_rows
 from zerolm.carving.bits.row_losses import importances_of, measured_rows
 from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.passes.matrix_moments import MatrixMoments, Place
 from zerolm.planning.part_costs import Choices
 from zerolm.progress import Counted, Progress, silent
@@ -171,24 +171,17 @@ class TypeEstimates:
             if piece.name not in self.weighed.names
         ]
 
-    def rows(self, sizes: Iterable[Choices]) -> list[Rows]:
-        """Return the lengths of rows that matrices have with any of these sizes, by the axis along them."""
-        every: dict[tuple[str, int], tuple[dict[str, None], set[int]]] = {}
+    def rows(self, sizes: Iterable[Choices]) -> RolesByLength:
+        """Return the roles of matrices by the lengths that their rows have with any of these sizes."""
+        roles: dict[int, dict[str, None]] = {}
         chosen = list(sizes)
-        for place, matrices in sorted(self.weighed.matrices.items(), key=lambda each: each[0][0] is None):
-            for matrix in matrices:
-                along, whole = self.weighed.along(matrix), matrix.columns
-                unit = UNITS[along.unit] if along.unit is not None and along.axis == COLUMNS else None
-                axis = STREAM if along.stream == COLUMNS else unit.share if unit else str(whole)
-                roles, lengths = every.setdefault((axis, whole), ({}, set()))
-                roles[place[1]] = None
+        for (_, role), matrices in sorted(self.weighed.matrices.items(), key=lambda each: each[0][0] is None):
+            for along in map(self.weighed.along, matrices):
                 for choices in chosen:
-                    counts = (0,) if along.unit is None else choices.units[along.unit]
-                    lengths.update(along.shaped(n, self._hidden(choices.width))[COLUMNS] for n in counts)
-        return [
-            Rows(axis, tuple(roles), whole, frozenset(lengths))
-            for (axis, whole), (roles, lengths) in every.items()
-        ]
+                    for n in (0,) if along.unit is None else choices.units[along.unit]:
+                        length = along.shaped(n, self._hidden(choices.width))[COLUMNS]
+                        roles.setdefault(length, {})[role] = None
+        return {length: tuple(roles[length]) for length in sorted(roles)}
 
     def candidates(self, place: Place) -> tuple[WeightType, ...]:
         """Return the types that a place may have for some length of its rows, the largest first."""
@@ -229,16 +222,13 @@ class TypeEstimates:
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
         results = {}
         for place in places:
-            name = "-".join(map(str, place))
-            row = self.cache.get(name)
-            if row is None:
-                row = self._measure(place)._asdict()
-                self.cache.put(name, row)
+            row = self.cache.once("-".join(map(str, place)), partial(self._measure, place))
             results[place] = PlaceLosses(**row)
             step()
         return results
 
-    def _measure(self, place: Place) -> PlaceLosses:
+    def _measure(self, place: Place) -> Arrays:
+        """Return the fields of the losses of a place."""
         kinds, every, weighed = self.candidates(place), self._of(place), self.weighed
         of_file = every[0].stack.place
         use = weighed.uses(of_file).index(place[1])
@@ -259,7 +249,7 @@ class TypeEstimates:
             error[0, row] = sampled[0] / np.maximum(sampled[1], 1e-300)
             if along.stream is None:
                 energy[:, :-1, row], error[0, row] = energy[:, -1:, row], error[1, row]
-        return PlaceLosses(error, energy)
+        return {"error": error, "energy": energy}
 
     def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, MatrixMoments]:
         """Return a matrix along the directions of the stream, with its moments there."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -13,17 +13,16 @@ from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.row_blocks import widths_in_file
-from zerolm.costs import CostModel
+from zerolm.costs import COSTS, CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices, outer_sum, part_costs
-from zerolm.planning.plan import sizes_of, unit_scores
+from zerolm.planning.plan import Planned, of_units, unit_scores
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, with_ranked_layers
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, Dimensions, dimensions
-from zerolm.units.stream.narrowing import Width
 from zerolm.units.within_layers import NAMES, UNITS, LayerSizes
 
 MULTIPLIERS: Final = np.geomspace(1e-16, 1e-2, 85)
@@ -35,46 +34,33 @@ NEAR: Final = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class TypedPlan:
-    """A cut, the ``types`` of its matrices by the parent's layer and role, its bytes and its predicted loss.
+class TypedPlan(Planned):
+    """A cut with the ``types`` of its matrices by the parent's layer and role, and its bytes with these."""
 
-    ``is_proven``: no other plan of its shape has a smaller loss.
-    """
-
-    cut: Cut
-    width: Width | None
-    types: dict[Place, str]
-    bytes: int
-    loss: float
-    is_proven: bool
+    types: Mapping[Place, str] = field(default_factory=dict)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether nothing is cut, including the stream."""
-        return self.cut.is_whole and self.width is None
+    def bytes(self) -> int:
+        """The bytes of the weights."""
+        return self.costs["weight_bytes"]
 
     @property
-    def score(self) -> float:
-        """Minus the predicted loss, for the ranking of plans."""
-        return -self.loss
-
-    @property
-    def sizes(self) -> tuple[object, ...]:
-        """The sizes that it keeps, regardless of the types."""
-        return sizes_of(self.cut, self.width)
+    def loss(self) -> float:
+        """The predicted loss."""
+        return -self.score
 
 
 class Backbones:
     """The possible sizes of a child for one width of the stream, with their bytes and losses."""
 
-    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, budget: int) -> None:
+    def __init__(self, estimates: TypeEstimates, choices: Choices, by: Criterion, within: Within) -> None:
         self.estimates, self.choices, self.by = estimates, choices, by
         self.parent = dimensions(estimates.checkpoint)
         self.losses, self.without_layer, self.stream_loss = _losses(self.parent, by, choices)
         self.roles = estimates.in_layers(choices, by)
         self.ends = estimates.outside(choices.width)
         self.plain = estimates.plain(choices)
-        self.budget, self.depth = budget, self.parent.depth
+        self.budget, self.costs, self.depth = within.bytes, within.costs, self.parent.depth
 
     @property
     def may_remove_layers(self) -> bool:
@@ -210,7 +196,10 @@ class Backbones:
             }
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
         cut = Cut.of(self.parent, kept, sizes.__getitem__, self.by.choose)
-        return TypedPlan(cut, choices.width, types, best.bytes, best.loss, is_proven)
+        kept_sizes = replace(Choices.of_cut(cut), width=choices.width)
+        costs = part_costs(self.estimates.checkpoint, kept_sizes, self.costs).of(cut.sizes)
+        named = dict(zip(COSTS, costs.tolist(), strict=True)) | {"weight_bytes": best.bytes}
+        return TypedPlan(cut, named, -best.loss, is_proven, choices.width, types)
 
     def best(
         self, at: Places | None, kept: frozenset[int] | None = None, below: float = np.inf
@@ -262,7 +251,7 @@ def typed_plans(
     checkpoint, sides = estimates.checkpoint, list[Backbones]()
     for width in widths_in_file(checkpoint, by, request):
         possible = with_ranked_layers(checkpoint, choices(checkpoint, request, width), by)
-        sides.append(Backbones(estimates, possible, by, within.bytes))
+        sides.append(Backbones(estimates, possible, by, within))
     limited = bool(within.limited)
     if not request.is_uniform:
         if limited:
@@ -378,7 +367,7 @@ def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, s
         whole = plain.ends + int(layer.sum() - layer[optional].sum() + few.sum())
         whole += sum(int(_able(role).min()) for role in ends.values())
         hidden = estimates.checkpoint.layout.hidden if width is None else width.hidden
-        units = described(f"{counts[place]:,}" for counts, place in zip(chosen.units, at, strict=True))
+        units = of_units(f"{counts[place]:,}" for counts, place in zip(chosen.units, at, strict=True))
         every.append((whole, f"{depth} layer{'s' * (depth > 1)}, hidden {hidden:,}, {units}"))
     return min(every, key=lambda one: one[0])
 
@@ -386,8 +375,3 @@ def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, s
 def _able(role: RoleEstimates) -> Ints:
     """Return the bytes (layers, sizes, types) of a role, huge where a type is impossible."""
     return np.where(np.isfinite(role.loss), role.bytes, np.iinfo(np.int64).max // 4)
-
-
-def described(counts: Iterable[str]) -> str:
-    """Return numbers of units of each kind in words: ``KV groups 2, FFN neurons 768``."""
-    return ", ".join(f"{unit.shown} {count}" for unit, count in zip(UNITS, counts, strict=True))

@@ -15,7 +15,7 @@ from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.estimates import TypeEstimates
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.options import All, least_loss
-from zerolm.carving.bits.plan import TypedPlan, Within, described, fewest_bytes, typed_plans
+from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, typed_plans
 from zerolm.carving.bits.row_blocks import ROW_MULTIPLE, check_rows, fit_notes, in_blocks, widths_in_file
 from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weighed_child import WeighedChild
@@ -46,30 +46,12 @@ SIZES: Final = 64
 class Chosen:
     """The plan with the smallest loss as read back, and the losses of it and of others of about equal bytes.
 
-    ``loss`` is measured; None where nothing is measured. ``is_cut_before``: tokens or experts were pruned
-    first.
+    ``loss`` is measured; None where nothing is measured.
     """
 
     plan: TypedPlan
     compared: list[EqualBytes]
     loss: float | None = None
-    is_cut_before: bool = False
-
-    def sentence(self) -> str:
-        """Return a sentence on the best way for these bytes; empty where nothing was measured."""
-        loss = self.loss
-        alone = next((each.measured for each in self.compared if each.name == ALONE), None)
-        if loss is None:
-            return ""
-        if self.plan.is_whole:
-            cuts = [each.measured for each in self.compared if " layers" in each.name and each.measured]
-            with_cuts = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
-            nothing = "nothing else" if self.is_cut_before else "nothing"
-            return f"prune {nothing}: quantisation types alone lose {loss:.3g} at these bytes{with_cuts}"
-        if alone is None:
-            return f"types alone do not reach these bytes; with cuts {loss:.3g} is lost"
-        better = ": --keep 1 would be better" if alone < loss else ""
-        return f"types alone lose {alone:.3g} at these bytes, with cuts {loss:.3g}{better}"
 
 
 def row_multiple(ffn: int) -> int:
@@ -143,17 +125,17 @@ class TypePlanner:
         losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
         best = min(range(allowed), key=losses.__getitem__)
         rows = [
-            EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
+            EqualBytes(ALONE if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
-        return Chosen(plans[best], [*rows, *self._single()], losses[best], self.checkpoint.fewer is not None)
+        return Chosen(plans[best], [*rows, *self._single()], losses[best])
 
     def _with_loss_by(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
         """Return a plan of one table with its loss by another."""
         if not isinstance(by, LossTable) or not isinstance(other, LossTable):
             return plan
         cut = self.narrowed(plan)
-        return replace(plan, loss=plan.loss - by.predicted(cut) + other.predicted(cut))
+        return replace(plan, score=plan.score + by.predicted(cut) - other.predicted(cut))
 
     def estimates(self, by: Criterion) -> TypeEstimates:
         """Return the losses of types for all widths that ``by`` can compare."""
@@ -195,7 +177,8 @@ class TypePlanner:
         if self.names_types:
             widths = widths_in_file(self.checkpoint, FirstUnits(-1.0), self.size)
             possible = (choices(self.checkpoint, self.size, width) for width in widths)
-            check_rows(self._without_losses.rows(possible), str(self.size.weights.types))
+            rows, uncut = self._without_losses.rows, Choices.of_cut(self._without_losses.weighed.cut)
+            check_rows(rows(possible), rows([uncut]), str(self.size.weights.types))
         least, sizes = fewest_bytes(self._without_losses, self.size)
         if least > self.budget:
             whole, _ = fewest_bytes(self._without_losses, self._whole)
@@ -246,12 +229,9 @@ class TypePlanner:
         return TypedChild(weighed, types)
 
     def fit(self, plan: TypedPlan) -> list[str]:
-        """Return notes on types that do not fit matrices of a plan, and on cuts that make some fit."""
-        rows, session = (
-            self._without_losses.rows([replace(Choices.of_cut(plan.cut), width=plan.width)]),
-            self.session,
-        )
-        notes = [*self.rounded_shares, *fit_notes(rows, self.types, named=self.names_types)]
+        """Return notes on types that do not fit matrices of a plan."""
+        session, sizes = self.session, replace(Choices.of_cut(plan.cut), width=plan.width)
+        notes = [*self.rounded_shares, *fit_notes(self._without_losses.rows([sizes]), self.types)]
         if session is not None and session.methods.repair == "least-squares" and not session.repairs_types:
             notes.append("errors of rounding are not refitted with experts")
         return notes
@@ -274,13 +254,3 @@ class TypePlanner:
         self.progress(f"measuring {name}")
         measured = session.typed_final(weighed.cut, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]
-
-
-def _name(plan: TypedPlan) -> str:
-    """Return a description of the sizes that a plan keeps."""
-    if plan.is_whole:
-        return ALONE
-    layers, hidden = plan.cut.layers, plan.width.hidden if plan.width else plan.cut.parent.hidden
-    each = zip(*plan.cut.sizes.values(), strict=True)
-    spans = ("-".join(map(str, sorted({min(counts), max(counts)}))) for counts in each)
-    return f"{len(layers)} layers, hidden {hidden}, {described(spans)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from zerolm.checkpoints import Checkpoint
@@ -21,12 +21,11 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import sizes_of, widths
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.stream.narrowing import Width
-from zerolm.units.within_layers import UNITS
 
-STREAM: Final = "stream"
 ROW_MULTIPLE: Final = 32
 """The smallest block size of types."""
-SIZES: Final = {STREAM: "hidden", **{unit.share: unit.axis for unit in UNITS}}
+RolesByLength = Mapping[int, Sequence[str]]
+"""The roles of matrices by the length of their rows, the shortest first."""
 
 
 def types_of_rows(
@@ -74,65 +73,30 @@ def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRe
     return [width for width in every if width is None or width.tied or not only_tied]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The matrices of some ``roles`` with rows of one length: ``whole`` in the parent.
-
-    ``axis`` is ``stream``, or the ``share`` of some units, or the length of rows that are not cut. After a
-    cut the length is one of ``possible``.
-    """
-
-    axis: str
-    roles: tuple[str, ...]
-    whole: int
-    possible: frozenset[int]
-
-
-def check_rows(axes: Sequence[Rows], names: str) -> None:
-    """Raise ``ValueError`` for types of these names that fit no matrix with any of these rows."""
-    whole = _by_length(replace(rows, possible=frozenset({rows.whole})) for rows in axes)
+def check_rows(rows: RolesByLength, of_parent: RolesByLength, names: str) -> None:
+    """Raise ``ValueError`` for types of these names that fit no matrix with any of these ``rows``."""
     for kind in types_named(names, with_importances=True):
-        if any(kind.holds(length) for rows in axes for length in rows.possible):
+        if any(map(kind.holds, rows)):
             continue
-        able = [one for one in QUANTISED if any(map(one.holds, whole))]
+        able = [one for one in QUANTISED if any(map(one.holds, of_parent))]
         others = f"{_names(able)} fit some" if able else "no quantised type fits any, F16, BF16 and F32 do"
         raise ValueError(
             f"--types {kind.name} fits no matrix: its blocks of {kind.weights} do not divide "
-            f"{_rows(whole, whole)}; {others}"
+            f"{_shown(of_parent, of_parent)}; {others}"
         )
 
 
-def fit_notes(axes: Sequence[Rows], types: Sequence[WeightType], *, named: bool) -> list[str]:
-    """Return notes on types that do not fit matrices of a child, and on cut sizes that they do fit.
-
-    ``axes`` has the child's rows; ``named`` where the user named the ``types``.
-    """
+def fit_notes(rows: RolesByLength, types: Sequence[WeightType]) -> list[str]:
+    """Return notes on quantised ``types`` that do not fit the ``rows`` of a child."""
     kinds = [kind for kind in types if kind in QUANTISED]
-    if not kinds:
-        return []
-    notes, of_length = [], _by_length(axes)
-    bare = [length for length in of_length if not for_rows(kinds, length)]
-    if bare:
-        notes.append(f"no quantised type fits {_rows(of_length, bare)}: 16 bits a weight or more")
+    bare = [length for length in rows if not for_rows(kinds, length)] if kinds else []
+    notes = [f"no quantised type fits {_shown(rows, bare)}: 16 bits a weight or more"] if bare else []
     for block in sorted({kind.weights for kind in kinds}):
-        unfit = [length for length in of_length if length % block and length not in bare]
-        if unfit and named:
+        unfit = [length for length in rows if length % block and length not in bare]
+        if unfit:
             large = [kind for kind in kinds if kind.weights == block]
             others = [kind for kind in QUANTISED if kind in for_rows(large, unfit[0])]
-            notes.append(
-                f"blocks of {block} ({_names(large)}) do not fit {_rows(of_length, unfit)}: {_names(others)} "
-                "there, as llama.cpp's quantiser has it"
-            )
-        elif unfit:
-            notes.append(f"only blocks of {ROW_MULTIPLE} fit {_rows(of_length, unfit)}, not those of {block}")
-        cut = [
-            f"{SIZES[rows.axis]} {_span(sorted(rows.possible))} of {rows.whole:,}"
-            + (" (--keep-hidden 1 keeps it)" if rows.axis == STREAM else "")
-            for rows in axes
-            if rows.whole % block and all(length % block == 0 for length in rows.possible)
-        ]
-        if cut:
-            notes.append(f"blocks of {block} fit what is cut, and not the parent's: {', '.join(cut)}")
+            notes.append(f"blocks of {block} do not fit {_shown(rows, unfit)}: {_names(others)} there")
     return notes
 
 
@@ -156,22 +120,9 @@ def in_blocks(checkpoint: Checkpoint, request: SizeRequest) -> tuple[list[str], 
     return notes, replace(request, shares=replace(request.shares, **shares))
 
 
-def _by_length(axes: Iterable[Rows]) -> dict[int, list[str]]:
-    """Return the roles with rows of each length, the shortest first."""
-    of_length: dict[int, list[str]] = {}
-    for rows in axes:
-        for length in rows.possible:
-            of_length.setdefault(length, []).extend(rows.roles)
-    return {length: list(dict.fromkeys(of_length[length])) for length in sorted(of_length)}
-
-
-def _rows(of_length: Mapping[int, Sequence[str]], lengths: Iterable[int]) -> str:
-    return "rows of " + " and ".join(f"{length:,} ({', '.join(of_length[length])})" for length in lengths)
+def _shown(rows: RolesByLength, lengths: Iterable[int]) -> str:
+    return "rows of " + " and ".join(f"{length:,} ({', '.join(rows[length])})" for length in lengths)
 
 
 def _names(kinds: Iterable[WeightType]) -> str:
     return ", ".join(kind.name for kind in kinds)
-
-
-def _span(sizes: Sequence[int]) -> str:
-    return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"

@@ -16,23 +16,20 @@ from torch.nn import functional
 
 from zerolm.carving.bits.kernels import Values, quantised
 from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, Types, WeighedChild
-from zerolm.carving.loss import Loss
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.headers import ReplacedTensor
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.children.gguf.file_tensors import FileMatrix
-from zerolm.children.verify import outputs
 from zerolm.networks.blocks import Blocks, Head, embedded
 from zerolm.networks.compute import computed
 from zerolm.networks.mapped import assembled, is_in_parts, put_tensors
 from zerolm.networks.opener import mapped_model
-from zerolm.networks.roles import body_prefix, final_norm, layer_list, places_of
+from zerolm.networks.roles import StockLayer, body_prefix, final_norm, layer_list, places_of
+from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
 from zerolm.passes.matrix_moments import Place
-from zerolm.repairing.walk import Absent
-from zerolm.units.kept_units import LayerCut
-from zerolm.units.pruning import Repaired, carved_layer
+from zerolm.units.pruning import CarvedNetwork, Repaired
 from zerolm.units.stream.in_memory import put
 
 
@@ -90,25 +87,13 @@ class TypedChild:
                 matrix.put(stored if expert is None else stored[None], values)
         return stored
 
-    def loss(self, loss: Loss, repaired: Repaired) -> float:
-        """Return the loss of the network as read back."""
-        network = ReadBack(loss.blocks, self, repaired)
-        return loss.of_network(network.ends, network.module)
 
-    def output(self, blocks: Blocks, repaired: Repaired) -> Tensor:
-        """Return the output of the network as read back for the first batch."""
-        network = ReadBack(blocks, self, repaired)
-        states = Stream(network.ends, network.module).before(self.weighed.cut.parent.depth)
-        return outputs(network.ends.finish(0, states[0]))
-
-
-class ReadBack:
-    """The network of a typed child on the batches of the parent's blocks, a layer in memory at a time."""
+class ReadBack(CarvedNetwork):
+    """The network of a typed child with its weights as read back."""
 
     def __init__(self, blocks: Blocks, typed: TypedChild, repaired: Repaired) -> None:
-        self.blocks, self.typed, self.repaired = blocks, typed, repaired
-        self.cut = typed.weighed.cut
-        self.kept = {kept.layer: kept for kept in self.cut.layers}
+        super().__init__(blocks, typed.weighed.cut, repaired)
+        self.typed = typed
 
     @cached_property
     def ends(self) -> Blocks:
@@ -131,22 +116,21 @@ class ReadBack:
         return Blocks(model, self.blocks.batches)
 
     def embed(self, index: int) -> Tensor:
-        """Return the input of the first layer for a batch, (b, t, d)."""
         return self.ends.embed(index)
 
-    def layer(self, kept: LayerCut) -> nn.Module:
-        """Return a kept layer with its matrices as read back."""
-        model = self.blocks.model
-        module = carved_layer(model, self.cut, kept, self.repaired).module
-        place = f"{body_prefix(model)}{places_of(model).modules.layers}.{kept.layer}."
-        parameters = {place + name: parameter.data for name, parameter in module.named_parameters()}
-        values = {name: torch.from_numpy(read()) for name, read in self.typed.tensors(kept.layer).items()}
+    def layer(self, number: int) -> StockLayer:
+        model, layer = self.blocks.model, super().layer(number)
+        place = f"{body_prefix(model)}{places_of(model).modules.layers}.{number}."
+        parameters = {place + name: parameter.data for name, parameter in layer.module.named_parameters()}
+        values = {name: torch.from_numpy(read()) for name, read in self.typed.tensors(number).items()}
         put_tensors(self.typed.weighed.child.parent, values, parameters, body_prefix(model))
-        return module
+        return layer
 
-    def module(self, layer: int) -> nn.Module:
-        """Return the module in the place of a layer of the parent."""
-        return self.layer(self.kept[layer]) if layer in self.kept else Absent()
+    def states(self) -> HiddenStates:
+        return Stream(self.ends, self.module).before(self.cut.parent.depth)
+
+    def finish(self, index: int, hidden: Tensor) -> Any:
+        return self.ends.finish(index, hidden)
 
 
 class NarrowEnds(Blocks):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from zerolm.carving.experts.expert_neurons import check_inside, inside
 from zerolm.carving.experts.expert_use import experts_of
 from zerolm.carving.experts.fewer_experts import FewerExperts, Matrices
 from zerolm.carving.experts.masked_parent import as_child, send_on
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.roles import residual_factor
@@ -64,11 +65,7 @@ def repaired_experts(
     changed, error_shares = dict[int, Matrices](), dict[int, float]()
     for layer in layers:
         progress("repairing the kept experts", layer, fewer.parent.layout.depth)
-        row = cache.get(f"layer-{layer}")
-        if row is None:
-            solved, share = walk.solved(layer)
-            row = {str(expert): matrix for expert, matrix in solved.items()} | {"left": np.array(share)}
-            cache.put(f"layer-{layer}", row)
+        row = cache.once(f"layer-{layer}", partial(walk.arrays, layer))
         error_shares[layer] = float(row.pop("left"))
         changed[layer] = {int(expert): matrix for expert, matrix in row.items()}
         if layer != layers[-1]:
@@ -87,8 +84,8 @@ class _Walk:
         sizes = [len(each["input_ids"]) for each in self.blocks.batches]
         self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
 
-    def solved(self, layer: int) -> tuple[Matrices, float]:
-        """Return the new down projections of a layer, and the remaining share of the held-out error."""
+    def arrays(self, layer: int) -> Arrays:
+        """Return the new down projections of a layer by expert, and the share of error ``left``."""
         self.parent.before(layer), self.child.before(layer)
         module = self.blocks.layer(layer).module
         experts: Any = experts_of(self.fewer.parent, module, layer)
@@ -112,8 +109,8 @@ class _Walk:
                 new = torch.from_numpy(matrices[expert]).to(columns)
                 change = (new if experts.is_transposed else new.T)[neurons] - columns
                 use.take(experts, expert, change, neurons)
-        after = use.error()
-        return matrices, after / before if before else 1.0
+        left = np.array(use.error() / before if before else 1.0)
+        return {str(expert): matrix for expert, matrix in matrices.items()} | {"left": left}
 
     def _use(self, layer: int, module: nn.Module, experts: nn.Module) -> _Use:
         """Return the inputs of a layer's experts in the child, and the error behind the layer."""

@@ -33,10 +33,10 @@ from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.experts.gguf_mixture import GgufMixture
-from zerolm.carving.experts.result import ChildExperts, ChildWidth, ExpertRow, NeuronRow
 from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.carving.recipe_fields import ExpertsAndNeurons, to_hex
 from zerolm.carving.request import Methods
+from zerolm.carving.result import ChildExperts, ChildWidth, ExpertRow, NeuronRow
 from zerolm.carving.session import Session
 from zerolm.io.cache import Arrays
 from zerolm.planning.size_request import AUTO, WORST, SizeRequest

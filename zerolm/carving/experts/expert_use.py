@@ -26,7 +26,6 @@ SINGLE: Final = ("count", "gate", "share_norm")
 PAIRS: Final = "product"
 OF_NEURONS: Final = "neurons"
 """The sums of each neuron of each expert (``NeuronSums``), in addition to those of experts."""
-STATES: Final = "states"
 ARGUMENTS: Final = 3
 """The number of arguments of an experts module: hidden states, the numbers of experts, their gates."""
 
@@ -66,27 +65,17 @@ def expert_use(
 ) -> dict[int, Arrays]:
     """Return the sums (``ExpertSums``) of each layer with experts, and with ``neurons`` those of neurons.
 
-    One layer is in memory at a time. The cache has the results of an interrupted run, including the hidden
-    states behind its last layer; results without neurons are recomputed for them. Raises ``ValueError`` for
-    experts that are not called with their gates.
+    One layer is in memory at a time. Layers in the cache are not measured again, except for results without
+    neurons where these are wanted. Raises ``ValueError`` for experts that are not called with their gates.
     """
-    layers, use = expert_layers(checkpoint), dict[int, Arrays]()
-    for layer in layers:
+    stream, use = Stream(Blocks(model, tokens.batches())), dict[int, Arrays]()
+    for layer in expert_layers(checkpoint):
         row = cache.get(f"layer-{layer}")
         if row is None or (neurons and OF_NEURONS not in row):
-            break
+            progress("running tokens through the experts", layer, checkpoint.layout.depth)
+            row = _sums(checkpoint, stream, layer, neurons)
+            cache.put(f"layer-{layer}", row)
         use[layer] = row
-    if len(use) == len(layers):
-        return use
-    stream = Stream(Blocks(model, tokens.batches()))
-    _resume(stream, cache, layers[len(use)])
-    for layer in layers[len(use) :]:
-        progress("running tokens through the experts", layer, checkpoint.layout.depth)
-        use[layer] = _sums(checkpoint, stream, layer, neurons)
-        cache.put(f"layer-{layer}", use[layer])
-        if layer != layers[-1]:
-            _keep(stream, cache)
-    cache.put(STATES, {})
     return use
 
 
@@ -143,19 +132,3 @@ def summing(
         return out
 
     return forward
-
-
-def _keep(stream: Stream, cache: ArrayCache) -> None:
-    """Store the hidden states behind a layer, so that an interrupted run can resume there."""
-    states = {str(index): x.float().cpu().numpy() for index, x in enumerate(stream.hidden)}
-    cache.put(STATES, {"layer": np.array(stream.layer), **states})
-
-
-def _resume(stream: Stream, cache: ArrayCache, layer: int) -> None:
-    """Restore stored hidden states as the stream's, unless they are beyond ``layer``."""
-    row, batches = cache.get(STATES), stream.blocks.batches
-    if not row or int(row["layer"]) > layer or len(row) != len(batches) + 1:
-        return
-    for index in range(len(batches)):
-        stream.hidden.append(torch.from_numpy(row[str(index)]).to(stream.blocks.device))
-    stream.layer = int(row["layer"])

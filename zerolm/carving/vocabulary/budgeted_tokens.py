@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.request import Methods
-from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, two_steps, why_tokens_are_kept
+from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, why_tokens_are_kept
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.size_request import AUTO, SizeRequest, VocabularyRequest
 from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
-
-WORTHWHILE: Final = 0.01
-"""Smallest saving by fewer tokens, as a share of the parameters, that is mentioned when all tokens are
-kept."""
 
 
 def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
@@ -63,27 +58,13 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
 
 
 def may_prune_tokens(carving: Carving) -> bool:
-    """Return whether tokens may be removed: by request, or because a text and budgets choose their number."""
-    size, text = carving.size, carving.methods.text
-    is_usual = size.vocabulary.is_usual and bool(size.budgets) and not why_all_tokens_are_kept(carving)
-    return size.vocabulary.cuts or (is_usual and text not in NO_FILES and not domains_of(text))
-
-
-def why_all_tokens_are_kept(carving: Carving) -> str:
-    """Return why all tokens are kept within the budgets without a request for tokens; empty if they are not.
+    """Return whether tokens may be removed: by request, or because a text and budgets choose their number.
 
     Limited time (``--for``) is not spent on passes that compare tokens.
     """
-    keeps_all = "--keep 1" if carving.size.shares.all is not None else ""
-    return why_tokens_are_kept(carving) or keeps_all or ("--for" if carving.methods.for_ is not None else "")
-
-
-def tokens_note(carving: Carving) -> str:
-    """Return a note on how to prune tokens too, where they are not among the units of the budgets."""
-    vocabulary, kept = carving.parent.vocabulary, carving.checkpoint.kept_tokens
-    saves, reason = (vocabulary and vocabulary.saves) or 0, why_all_tokens_are_kept(carving)
-    if not (reason and carving.size.budgets and carving.size.vocabulary.is_usual and kept is None):
-        return ""
-    if saves < WORTHWHILE * carving.costs_of()["params"]:
-        return ""
-    return f"all tokens are kept under {reason}; to prune them too: {two_steps(carving)}"
+    size, methods = carving.size, carving.methods
+    if not size.vocabulary.is_usual:
+        return size.vocabulary.cuts
+    is_free = bool(size.budgets) and size.shares.all is None and methods.for_ is None
+    has_text = methods.text not in NO_FILES and not domains_of(methods.text)
+    return is_free and has_text and not why_tokens_are_kept(carving)

@@ -33,7 +33,7 @@ from zerolm.carving.vocabulary.tokenizer_files import plain_document
 from zerolm.carving.vocabulary.tokenizer_json import cut_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.io.cache import ArrayCache
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, Head, tokens_at_once
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
@@ -120,13 +120,9 @@ class TokenLosses:
         if kept is None and not is_decoder(self.checkpoint):
             return 0.0
         digest = "" if kept is None else hashlib.sha256(kept.astype(np.int64).tobytes()).hexdigest()
+        of = self.bits if is_decoder(self.checkpoint) else self._distance
         cache = ArrayCache.of("token losses", *self._key, digest)
-        row = cache.get("loss")
-        if row is None:
-            of = self.bits if is_decoder(self.checkpoint) else self._distance
-            row = {"loss": np.array(of(kept))}
-            cache.put("loss", row)
-        return float(row["loss"])
+        return float(cache.once("loss", lambda: {"loss": np.array(of(kept))})["loss"])
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
@@ -168,17 +164,15 @@ class TokenLosses:
 
     def likely(self) -> Floats:
         """Return the model's mean probability of each row over all tokens, (rows,)."""
-        cache = ArrayCache.of("likely tokens", *self._key)
-        stored = cache.get("likely")
-        if stored is not None:
-            return stored["likely"]
-        total, count = torch.zeros(self.checkpoint.layout.vocab, dtype=torch.float64), 0
-        for logits, _ in self._predictions(None):
-            total += logits.softmax(-1).sum(0).double()
-            count += len(logits)
-        likely: Floats = (total / max(1, count)).numpy()
-        cache.put("likely", {"likely": likely})
-        return likely
+
+        def likely() -> Arrays:
+            total, count = torch.zeros(self.checkpoint.layout.vocab, dtype=torch.float64), 0
+            for logits, _ in self._predictions(None):
+                total += logits.softmax(-1).sum(0).double()
+                count += len(logits)
+            return {"likely": (total / max(1, count)).numpy()}
+
+        return ArrayCache.of("likely tokens", *self._key).once("likely", likely)["likely"]
 
     @torch.no_grad()
     def _predictions(self, kept: Ints | None) -> Iterator[tuple[Tensor, Tensor]]:

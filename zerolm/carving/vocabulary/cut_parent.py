@@ -9,10 +9,10 @@ from typing import Any
 
 from zerolm.architecture import Ints
 from zerolm.carving.parent_and_request import Carving, ParentModel
+from zerolm.carving.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.planned_size import BestByTokens, best_size, tried_sizes, usual_sizes
-from zerolm.carving.vocabulary.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import TokenUse, use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_weighing, check_sizes, losses_by
 from zerolm.carving.request import PRICES
-from zerolm.carving.vocabulary.result import TriedSize
+from zerolm.carving.result import TriedSize
+from zerolm.planning.plan import Planned
 from zerolm.planning.size_request import AUTO, USED
-from zerolm.planning.sizes import plans_of
+from zerolm.planning.sizes import plan_of
 from zerolm.progress import Progress, silent
 from zerolm.units.importance.criterion import Criterion
 
@@ -41,8 +42,8 @@ class BestByTokens:
         self.carving, reason = carving, why_tokens_are_kept(carving)
         if carving.size.vocabulary.size == AUTO and reason:
             raise ValueError(
-                f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: "
-                f"{two_steps(carving)}"
+                f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: prune them "
+                f"first, by --keep-vocab {USED} alone, and carve that child"
             )
 
     @cached_property
@@ -72,18 +73,16 @@ class BestByTokens:
         """Return whether the parent with this number of tokens keeps the budgets with nothing else cut."""
         return keeps_budgets(self._sized(self.carving, tokens))
 
-    def best(self, tokens: int) -> tuple[int, float, int | None]:
-        """Return parameters, loss and bytes of the best child with this number of tokens.
+    def best(self, tokens: int) -> Planned:
+        """Return the plan of the best child with this number of tokens; ``ValueError`` where there is none.
 
-        The loss is that of all other cuts, and of types, in nats per token; for an encoder 1 - cosine. Bytes
-        are those of weights with types, else None. Raises ``ValueError`` where the loss is not known.
+        Its score is minus the loss of all other cuts, and of types, in nats per token; for an encoder 1 -
+        cosine.
         """
         by, child = self.by, self._sized(self.whole, tokens)
         if child.typing is not None:
-            plan = child.typing.predicted(by)[0]
-            return child.costs_of(plan.cut)["params"], plan.loss, plan.bytes
-        planned = plans_of(child.checkpoint, by, child.size, child.costs)[0]
-        return planned.costs["params"], -planned.score, None
+            return child.typing.predicted(by)[0]
+        return plan_of(child.checkpoint, by, child.size, child.costs)
 
     def _sized(self, of: Carving, tokens: int) -> Carving:
         from zerolm.carving.vocabulary.fewer_tokens import shaped
@@ -117,14 +116,15 @@ def tried_sizes(
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:
-            params, rest, weight_bytes = best_by_tokens.best(size)
+            plan = best_by_tokens.best(size)
         except ValueError as error:
             refused.append(error)
             continue
-        top = min((one.loss for one in tried), default=math.inf)
-        if rest * scale >= top:
+        top, rest = min((one.loss for one in tried), default=math.inf), -plan.score * scale
+        if rest >= top:
             continue
-        tried.append(TriedSize(size, params, loss_of(size), rest * scale, weight_bytes))
+        weight_bytes = plan.costs["weight_bytes"] if best_by_tokens.carving.has_types else None
+        tried.append(TriedSize(size, plan.costs["params"], loss_of(size), rest, weight_bytes))
         if tried[-1].tokens > top:
             break
     if not tried:
@@ -165,23 +165,6 @@ def why_tokens_are_kept(carving: Carving) -> str:
     if carving.methods.plan != PRICES:
         return f"--plan {carving.methods.plan}"
     return "a quantised parent" if quantised_types(carving.checkpoint) else ""
-
-
-def two_steps(carving: Carving) -> str:
-    """Return the commands that prune tokens first, and then do the rest of this request."""
-    size, form, text = carving.size, carving.destination.form, carving.methods.text
-    named = {
-        "format": None if form == "hf" else form,
-        "keep": None if size.shares.all is None else 1,
-        "space": size.space,
-        "keep-experts": size.experts.keep,
-        **{name.replace("_", "-"): value for name, value in size.budgets.items()},
-    }
-    flags = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)
-    return (
-        f"first zerolm carve {carving.parent.name} --keep-vocab {USED} --text {text} --out few, then "
-        f"zerolm carve few{flags} --text {text}"
-    )
 
 
 def keeps_budgets(carving: Carving) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.result import StringsProof
+from zerolm.carving.result import StringsProof
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint

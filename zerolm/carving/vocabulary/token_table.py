@@ -16,7 +16,6 @@ SPACE: Final = "▁"
 BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
 KINDS: Final = ("BPE", "Unigram", "WordPiece")
 MAX_TOKENS: Final = 1 << 22
-MAX_LENGTH: Final = 1 << 12
 Pair = tuple[str, str]
 
 

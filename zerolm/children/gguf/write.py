@@ -39,6 +39,7 @@ from zerolm.children.gguf.keys import (
 )
 from zerolm.children.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.children.gguf.tokenizer import add_vocabulary, proven
+from zerolm.families.family import Family
 from zerolm.families.known import families
 from zerolm.io.full_disk import check_room
 from zerolm.networks.opener import text_config
@@ -137,11 +138,8 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     have = tuple(map(bool, cut.parent.units))
     if not cut.layers or any(tuple(map(bool, sizes)) != have for sizes in cut.sizes.values()):
         raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
-    if family.gguf.alike and not cut.uniform:
-        raise ValueError(
-            f"gguf has one size for all layers in its architecture {family.gguf.architecture}: give --shape "
-            "uniform"
-        )
+    if not cut.uniform:
+        check_uneven(family)
     heads = cut.parent.counts(cut.layers[0].sizes)["heads"]
     if family.gguf.square and heads * cut.parent.head_size != cut.hidden:
         raise ValueError(
@@ -152,6 +150,15 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     check_names(checkpoint, [kept.layer for kept in cut.layers])
     if not family.gguf.windows:
         _check_windows(checkpoint, family.gguf.architecture)
+
+
+def check_uneven(family: Family) -> None:
+    """Raise ``ValueError`` where the layers of a family's architecture have one size."""
+    if family.gguf is not None and family.gguf.alike:
+        raise ValueError(
+            f"gguf has one size for all layers in its architecture {family.gguf.architecture}: give --shape "
+            "uniform, or --format padded, which is as large as its largest layer"
+        )
 
 
 def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:

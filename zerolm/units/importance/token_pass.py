@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from zerolm.passes.token_weights import token_weights
 from zerolm.passes.walk import BY_WEIGHTS, writers
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
-from zerolm.units.importance.activations import OfSequences, UnitStatistics
+from zerolm.units.importance.activations import OfSequences
 from zerolm.units.importance.criteria import CRITERIA
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.pruning import dimensions_of
@@ -47,14 +48,7 @@ def importances(
     scores: dict[str, list[Floats]] = {name: [] for name in NAMES}
     for number in range(sizes.depth):
         progress(f"scoring units by {criterion}", number, sizes.depth)
-        row = cache.get(f"layer-{number}")
-        if row is None:
-            stream.before(number)
-            roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
-            layer = _summed(stream.blocks, number)
-            statistics = CRITERIA[criterion](sizes, _with_all(layer, sizes), *roots)
-            row = _measured(stream, number, statistics, sizes, fisher)
-            cache.put(f"layer-{number}", row)
+        row = cache.once(f"layer-{number}", partial(_measured, stream, number, criterion, sizes, fisher))
         for kind, layers in scores.items():
             layers.append(row[kind])
     return scores
@@ -82,8 +76,12 @@ def _inputs(sizes: Dimensions) -> dict[str, int]:
 
 
 def _measured(
-    stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions, fisher: Fisher | None
+    stream: Stream, number: int, criterion: str, sizes: Dimensions, fisher: Fisher | None
 ) -> Arrays:
+    """Return the scores of the units of a layer by kind."""
+    stream.before(number)
+    roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
+    statistics = CRITERIA[criterion](sizes, _with_all(_summed(stream.blocks, number), sizes), *roots)
     firsts = {role: None if fisher is None else fisher.first_token(number, role) for role in OUTPUT_ROLES}
     layer = stream.blocks.layer(number)
     for i, hidden, seen in stream.through(number, writers):

@@ -178,5 +178,5 @@ def test_a_rebuilt_child_with_other_bytes_is_told_of(zerolm: Callable[..., Any],
         flags = ("--recipe", str(file), "--out", str(tmp_path / "again"), "--force")
         ran = zerolm("carve", str(parent), *flags)
         assert ran.status == 0
-        words = "differs from the child that the recipe describes (then torch 0.1; now zerolm"
+        words = "differs from the child that the recipe describes (then torch 0.1, now zerolm"
         assert (words in ran.err) == told

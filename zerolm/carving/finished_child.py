@@ -214,7 +214,7 @@ def _more_tokens(
     if loss - by_twice < WORTH_TOKENS * loss:
         return ""
     return (
-        f"repaired with a quarter of the tokens, the child loses {by_fewer:.3g}; with twice the tokens about "
+        f"repaired with a quarter of the tokens, the child loses {by_fewer:.3g}, with twice the tokens about "
         f"{by_twice:.3g}, by estimate: --sequences {2 * methods.count}"
     )
 

@@ -61,7 +61,7 @@ class RecipeOfExperts:
         if not differing:
             return ""
         then, now = (", ".join(map(" ".join, named.items())) for named in (self.fields.versions, versions))
-        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}; now {now})"
+        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}, now {now})"
 
 
 @dataclass(frozen=True, eq=False)

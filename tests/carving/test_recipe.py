@@ -1,7 +1,5 @@
 """A recipe builds the same bytes again; a carving takes no model or text for another."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -96,16 +94,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A parent, and the recipe of a child."""
     folder = tmp_path_factory.mktemp("sound")
     carve(saved(folder / "parent", "llama"), folder / "child", keep_ffn=0.5)
     return folder / "parent", json.loads((folder / "child" / "recipe.json").read_text())
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_recipe_is_refused_in_one_line(
-    case: str, sound: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_wrong_recipe_is_refused(case: str, sound: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     (parent, recipe), (change, words) = sound, WRONG[case]
     (tmp_path / "wrong.json").write_text(json.dumps(recipe | change))
     with pytest.raises(ValueError, match=words) as told:
@@ -115,7 +110,6 @@ def test_a_wrong_recipe_is_refused_in_one_line(
 
 
 def shuffled_copy(folder: Path, target: Path) -> Path:
-    """Return a copy whose FFN rows stand in another order, and whose file is said to be as old."""
     shutil.copytree(folder, target)
     file = target / "model.safetensors"
     weights = load_file(file)
@@ -153,20 +147,6 @@ def test_units_are_those_of_the_model_that_is_carved(
     assert zerolm("carve", str(other), *flags, str(tmp_path / "second")).status == 0
     mirrored = [sorted(39 - unit for unit in layer) for layer in units(tmp_path / "first")]
     assert units(tmp_path / "second") == mirrored != units(tmp_path / "first")
-
-
-def test_a_recipe_is_refused_for_shuffled_weights(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    """All extremes of all tensors are the same."""
-    parent = saved(tmp_path / "parent", "llama")
-    other = shuffled_copy(parent, tmp_path / "other")
-    carve(parent, tmp_path / "child", keep_ffn=0.5)
-    recipe = ("--recipe", str(tmp_path / "child" / "recipe.json"), "--out", str(tmp_path / "again"))
-    ran = zerolm("carve", str(other), *recipe)
-    assert (ran.status, ran.out) == (2, "")
-    assert "it was made for a parent with other weights: 'parent'" in ran.err
-    assert not (tmp_path / "again").exists()
-    moved = parent.rename(tmp_path / "moved")
-    assert zerolm("carve", str(moved), *recipe).status == 0
 
 
 def test_a_rebuilt_child_with_other_bytes_is_told_of(zerolm: Callable[..., Any], tmp_path: Path) -> None:

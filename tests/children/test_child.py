@@ -1,7 +1,5 @@
 """What a child must be beyond its logits: proven layer by layer, with a card, and nothing in it that runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -223,9 +221,7 @@ def test_licences_that_cannot_be_read_are_left_out(case: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "name", ["it's: {a} - [b]", "- x", "#1 `rm`", 'a"b\\c', "名前: 🙂", "yes", "a\nb: c\n---\n"]
 )
-def test_front_matter_is_sound_whatever_names_hold(
-    name: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_front_matter_is_sound_with_any_names(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / name, "llama")
     (parent / "README.md").write_text("---\n" + yaml.safe_dump({"license": ODD_LICENCE}) + "---\n")
     card, recipe = carved(zerolm, str(parent), tmp_path / "child")
@@ -314,9 +310,7 @@ def flip(child: Checkpoint, role: str, layer: int | None) -> None:
 
 @pytest.mark.parametrize(("uniform", "dtype"), [(True, "bfloat16"), (False, "float32")], ids=["hf", "padded"])
 @pytest.mark.parametrize("name", NAMES)
-def test_repaired_children_of_all_families_are_proven(
-    name: str, uniform: bool, dtype: str, tmp_path: Path
-) -> None:
+def test_repaired_children_of_all_are_proven(name: str, uniform: bool, dtype: str, tmp_path: Path) -> None:
     parent = opened(tmp_path / "parent", name, dtype)
     cut = some_cut(parent, uniform=uniform or not parent.family.cut.heads)
     repaired = repair(mapped_model(parent), cut, REPAIRED_ON)

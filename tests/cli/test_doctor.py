@@ -1,8 +1,5 @@
 """``zerolm doctor``: a line for each runtime, whatever is in the folder."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
@@ -68,6 +65,5 @@ def test_a_file_of_llama_cpp_alone(zerolm: Zerolm, tmp_path: Path) -> None:
 
 def test_the_trained_models_open(zerolm: Zerolm, models_folder: Path) -> None:
     for name in ("pydec", "pyenc"):
-        ran = zerolm("doctor", str(models_folder / name), "--json")
-        first = json.loads(ran.out)["runtimes"][0]
+        first = zerolm("doctor", str(models_folder / name), "--json").document["runtimes"][0]
         assert (first["verdict"], first["known"]) == ("opens", "opened"), first

@@ -1,7 +1,5 @@
 """Help, version, completion, suggestions and the log: what a newcomer meets first."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -185,9 +183,7 @@ def test_names_that_are_completed_are_those_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shell(
-    shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_scripts(shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     ran = zerolm("--show-completion")
     assert ran.status == 0
@@ -214,8 +210,7 @@ def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
         document["certificate"].pop("seconds")
     assert documents[0] == documents[1] == documents[2]
     zerolm(*small[:-1], "--out", str(tmp_path / "out"), "-vv", "--quiet")
-    written = (tmp_path / "out" / "run.yaml").read_text()
-    assert not re.search("verbose|quiet|out:|force|json", written)
+    assert not re.search("verbose|quiet|out:|force|json", (tmp_path / "out" / "run.yaml").read_text())
 
 
 @pytest.mark.parametrize(

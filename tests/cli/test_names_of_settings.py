@@ -1,7 +1,5 @@
 """Messages name settings as the user gave them: flags of a command line, keys of a file and of Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Benchmarks of one's own, JSON and CSV: what is read, in which direction, under which settings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerolm.groundtruth.directions import HIGHER, LOWER, TURNING, known_direction
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -65,8 +64,7 @@ def test_the_same_as_one_json_object(tmp_path: Path) -> None:
     ("metric", "best"), [("ppl", 47.0), ("bleu", 22.0), ("bits", 1.3), ("speed loss", 5.0)]
 )
 def test_every_metric_has_its_direction(metric: str, best: float, tmp_path: Path) -> None:
-    truth = read(written(tmp_path, GOOD))
-    found = quality(truth, metric)
+    found = quality(read(written(tmp_path, GOOD)), metric)
     assert abs(found.max()) == best
     assert np.all(np.diff(found) > 0)
 
@@ -258,3 +256,24 @@ def test_messages_speak_of_json(tmp_path: Path) -> None:
         check(document)
     with pytest.raises(ValueError, match=r"a number has 5000 digits; at most 1000 are read$"):
         read(written(tmp_path, "9" * 5000, "it.json"))
+
+
+METRICS = {
+    False: ["val_bpb", "bpc", "test_nll", "mse", "WER", "cer", "loss", "valid_ppl", "perplexity",
+            "error_rate", "evalLoss", "ppl (avg)", "train-loss", "test_word_ppl", "loss2"],
+    True: ["accuracy", "val_acc", "top1_acc", "testAcc", "f1", "macro-F1", "bleu4", "glue_avg", "c100_kd_acc",
+           "AUC", "mnli"],
+    None: ["quality", "score", "tokens", "bits", "accident", "flosses", "nppl", "acc_loss", "neg_loss",
+           "-loss", "1-acc", "accuracy drop", "loss_std", "speed", ""],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_higher_better", METRICS)
+def test_what_a_name_says(is_higher_better: bool | None) -> None:
+    names = METRICS[is_higher_better]
+    assert {name: known_direction(name) for name in names} == dict.fromkeys(names, is_higher_better)
+
+
+def test_no_word_says_two_things() -> None:
+    assert not LOWER & HIGHER
+    assert not (LOWER | HIGHER) & TURNING

@@ -1,7 +1,5 @@
 """Files and folders that appear when they are complete; a full disk is told in one line."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from collections import namedtuple
@@ -90,7 +88,6 @@ LINE = r"^'[^']*out' cannot be written: the disk is full: more than 4.1 kB are n
 
 
 def fill(file: Path, error: Exception) -> None:
-    """Write some, and fail."""
     file.write_bytes(bytes(4100))
     raise error
 

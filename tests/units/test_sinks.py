@@ -1,7 +1,5 @@
 """Massive activations: planted ones are seen, with the neurons that write them, and nothing else is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -36,7 +34,6 @@ def planted(size: float) -> PreTrainedModel:
         for number in range(len(layer_list(network))):
             layer = layer_of(places_of(network), layer_list(network)[number])
             for out in (layer.writers["o"], layer.ffn_out):
-                assert out is not None
                 matrix(out)[2] = 0.0  # nothing else has that direction
         layer = layer_of(places_of(network), layer_list(network)[LAYER])
         for neuron, sign in zip(NEURONS, (1.0, -1.0), strict=True):
@@ -78,7 +75,6 @@ def test_a_super_weight_is_the_entry_that_writes_most() -> None:
     network = planted(1e4)
     with torch.no_grad():
         layer = layer_of(places_of(network), layer_list(network)[LAYER])
-        assert layer.ffn_out is not None
         matrix(layer.ffn_out)[CHANNEL, NEURONS[1]] *= 1e-3
     found = sinks(stream(network))
     (weight,) = found.weights
@@ -93,18 +89,13 @@ def test_a_super_weight_is_the_entry_that_writes_most() -> None:
 def test_what_cancels_a_massive_activation_is_a_sink_too() -> None:
     network = planted(1e4)
     with torch.no_grad():
-        first, last = (
-            layer_of(places_of(network), layer_list(network)[number]) for number in (LAYER, LAYER + 1)
-        )
+        first, last = (layer_of(places_of(network), layer_list(network)[n]) for n in (LAYER, LAYER + 1))
         for ours, theirs in zip((*first.ffn_in, first.ffn_out), (*last.ffn_in, last.ffn_out), strict=True):
-            assert ours is not None
-            assert theirs is not None
             matrix(theirs).copy_(matrix(ours))
         matrix(last.ffn_out).neg_()  # type: ignore[arg-type]
         for part in map(matrix, last.ffn_in):  # of the normalised stream the massive channel is nearly all
             part[list(NEURONS), CHANNEL] = part[list(NEURONS), 2]
-    found = sinks(stream(network))
-    assert found.neurons[LAYER + 1].tolist() == list(NEURONS)
+    assert sinks(stream(network)).neurons[LAYER + 1].tolist() == list(NEURONS)
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "gpt2"])

@@ -1,7 +1,5 @@
 """Requests: what a field declares is a flag, a key of YAML, a keyword, a check and a value; said once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,8 +33,7 @@ class Example(Request):
 
 
 def test_a_part_is_declared_once_and_arrives_whole() -> None:
-    groups = {title: [one.name for one in settings] for title, settings in Example.groups().items()}
-    assert groups == {
+    assert {title: [one.name for one in settings] for title, settings in Example.groups().items()} == {
         PLACED: ["folder"], "How large": ["width", "for_"], "Text": ["texts", "text"], "Result": ["out"]
     }  # fmt: skip
     assert [one.flag for one in Example.settings()] == [
@@ -76,8 +73,7 @@ def test_a_run_is_repeated_from_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
         "folder": str(tmp_path / "here"), "width": 16, "texts": [str(tmp_path / "here"), "owner/set"],
         "text": "random",
     }  # fmt: skip
-    again = Example.parse({**request.configuration()})
-    assert values_of(again) == values_of(request) | {
+    assert values_of(Example.parse({**request.configuration()})) == values_of(request) | {
         "folder": str(tmp_path / "here"), "texts": (str(tmp_path / "here"), "owner/set"), "out": None
     }  # fmt: skip
 
@@ -200,5 +196,4 @@ def test_each_of_several_names_is_one_of_the_choices() -> None:
     with pytest.raises(ValueError, match="parts must be names, not 3"):
         parts.parse(3)
     complete = completion(parts)
-    assert complete is not None
     assert complete(None, None, "head,b") == ["head,body"]

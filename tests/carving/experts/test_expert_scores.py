@@ -1,7 +1,5 @@
 """The worth of experts and of their neurons, the choice of both, and how many stay, by plain twins."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations, product
 from pathlib import Path
@@ -84,9 +82,7 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
     worth = neurons_by_weights(checkpoint, layer, ledger)
     for expert in range(8):
         if kind in ("gpt_oss", "granitemoe"):
-            inside = [
-                value for name, value in stored.items() if f"layers.{layer}." in name and value.ndim == 3
-            ]
+            inside = [v for name, v in stored.items() if f"layers.{layer}." in name and v.ndim == 3]
             up, down = sorted((value[expert].double() for value in inside), key=lambda x: -x.numel())
             rows, columns = (up.T, down) if kind == "gpt_oss" else (up, down.T)
             both = (rows[::2], rows[1::2]) if kind == "gpt_oss" else rows.chunk(2)
@@ -105,9 +101,7 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.data())
-def test_what_stays_and_what_is_lost_are_all_that_there_is(
-    experts: int, size: int, data: st.DataObject
-) -> None:
+def test_what_stays_and_what_is_lost_are_everything(experts: int, size: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, size))
     values = st.lists(st.integers(0, 9), min_size=experts * size, max_size=experts * size)
     worth = np.array(data.draw(values), float).reshape(experts, size)
@@ -218,9 +212,7 @@ def test_both_are_planned_as_by_trying_all(
         {"keep_experts": "auto"},
     ],
 )
-def test_with_one_number_the_other_is_the_most_within_the_budget(
-    sizes: dict[str, str], tmp_path: Path
-) -> None:
+def test_with_one_number_the_other_is_the_most_that_fits(sizes: dict[str, str], tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", "mixtral")
     checkpoint = Checkpoint.open(folder)
     carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})

@@ -1,7 +1,5 @@
 """Wrong input of the commands that run networks: one line, exit status 2, and the store as it was."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
@@ -34,7 +31,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows() -> dict[str, Any]:
-    """What is in the store, of which every network is whole."""
     return KeptRows(Path("s")).results
 
 
@@ -156,11 +152,6 @@ def test_too_large_a_network(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) ->
     llamas(Path("mine.csv"), 3)
     monkeypatch.setattr(needed, "free_memory", lambda: 1000)
     refused(zerolm, *few, "--seed", "1", words="0.0 GB are free: take a smaller network")
-
-
-def test_no_gpu(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused(zerolm, *BENCHMARK, "--device", "cuda", words="there is no device 'cuda' here")
 
 
 def test_without_torch() -> None:

@@ -102,7 +102,7 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     again = zerolm.search(**_arguments(tmp_path / "out" / "run.yaml"))
     assert (again.pick, again.baseline) == (result.pick, baseline)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Beside mine" in page
+    assert "Compared with mine" in page
     assert "6 x 256, heads 4, kv 2, ffn 768" in page
     assert "baseline mine" in page  # can be picked
     assert "mine" in result._repr_html_()
@@ -142,7 +142,7 @@ def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Zerolm) ->
     ran = zerolm("search", "llama", "--baseline", file, *flags)
     assert (ran.status, ran.err) == (0, "")
     assert "outside the space: depth 3 (4:9), ffn 777 (384:1024:128)" in " ".join(ran.out.split())
-    assert f"Beside {tmp_path.name}\n" in ran.out
+    assert f"Compared with {tmp_path.name}\n" in ran.out
     told = zerolm("search", "--baseline", file, *flags, "--json").document["question"]["baseline"]
     assert told["exclusions"] == ["depth 3 (4:9)", "ffn 777 (384:1024:128)"]
     assert told["choice"]["architecture"]["ffn"] == 777
@@ -304,3 +304,12 @@ def test_costs_that_there_are_not_are_no_result(tmp_path: Path) -> None:
         type(report).from_json(
             {**report.to_json(), "scores": [{"score": "geo", "alpha": None, "value": "x"}]}
         )
+
+
+def test_the_folder_of_a_search_stands_for_its_pick(tmp_path: Path) -> None:
+    budgets = {"depth": "4:8", "hidden": "256", "max_params": "20M"}
+    result = zerolm.search("llama", **budgets, top=1)
+    result.save(tmp_path / "first")
+    assert zerolm.score(str(tmp_path / "first")).architecture == result.pick.architecture.choices
+    again = zerolm.search("llama", **budgets, top=1, baseline=str(tmp_path / "first"))
+    assert again.pick.architecture == result.pick.architecture

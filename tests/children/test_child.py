@@ -18,6 +18,7 @@ import transformers
 import yaml
 from carvings import BY_WEIGHTS, carve, rebuild
 from changed_folders import configured
+from gguf_parents import parent_of
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
@@ -240,6 +241,17 @@ def test_gguf_cards_name_the_file(zerolm: Callable[..., Any], tmp_path: Path) ->
     assert front_matter(card)["library_name"] == "gguf"
     assert "llama-cli -m parent-carved.gguf" in card
     assert list(recipe["sha256"]) == ["parent-carved.gguf"]
+
+
+def test_gguf_cards_of_encoders_name_the_program_that_embeds(
+    zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("gguf")
+    pytest.importorskip("llama_cpp")
+    parent = parent_of(tmp_path / "parent", "bert", "float32")
+    card, _ = carved(zerolm, str(parent), tmp_path / "child", "--format", "gguf")
+    assert "llama-embedding -m parent-carved.gguf" in card
+    assert "llama-cli" not in card
 
 
 def test_no_child_refers_to_code_of_its_parent(zerolm: Callable[..., Any], tmp_path: Path) -> None:

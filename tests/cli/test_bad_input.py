@@ -15,7 +15,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no space": (("search",), ("no space is named", "zerolm spaces")),
     "unknown score": (("search", "bert", "--score", "geometry"), ("'geometry'", "geo", "zerolm")),
     "odd head size": (("search", "llama", "--head-size", "3", "--hidden", "384"), ("odd", "4")),
-    "unknown unit": (("search", "bert", "--max-params", "40Q"), ("--max-params", "'40Q'", "k, M, G, T")),
+    "unknown unit": (("search", "bert", "--max-params", "40Q"), ("--max-params", "'40Q'", "k, M, B or G, T")),
     "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10029312")),
     "above the largest": (("search", "bert", "--min-params", "1T"), ("at most 1032199482",)),
     "contradiction": (

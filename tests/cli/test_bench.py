@@ -48,6 +48,15 @@ def test_a_direction_that_nobody_knows(command: tuple[str, str], csv: Path, zero
     zerolm(*command, str(csv)).refused("'quality'", "quality:higher or quality:lower", "higher_is_better")
 
 
+@pytest.mark.parametrize(("heading", "is_reversed"), [("quality:higher", True), ("quality:lower", False)])
+def test_a_direction_by_which_larger_networks_are_worse_is_doubted(
+    heading: str, is_reversed: bool, csv: Path, zerolm: Zerolm
+) -> None:
+    csv.write_text(table(heading, [str(3 - i / 10) for i in range(12)]))
+    words = "warning: mine: larger networks have the worse quality; if lower is better, name the column"
+    assert (words in zerolm("bench", "run", str(csv)).err) == is_reversed
+
+
 @pytest.mark.parametrize(
     ("heading", "tau"), [("val_bpb", 1.0), ("quality:lower", 1.0), ("quality:higher", -1.0)]
 )

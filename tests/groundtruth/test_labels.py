@@ -236,7 +236,7 @@ def test_files_that_are_no_calibration(content: bytes, tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"it\.json' cannot be used"):
         load(file)
-    with pytest.raises(ValueError, match="cannot be used: it is not a regular file"):
+    with pytest.raises(ValueError, match="cannot be used: it is a folder, not a file"):
         load(tmp_path)
 
 

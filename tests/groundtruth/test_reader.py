@@ -115,7 +115,13 @@ def change(old: str, new: str) -> Callable[[str], str]:
         (change("48.0", "4_8"), "line 3, column 'ppl': '4_8' is not a number"),
         (change("48.0", "nan"), "line 3, column 'ppl': 'nan' is not a finite number"),
         (change("2.2e1", "-inf"), "line 5, column 'bleu': '-inf' is not a finite number"),
-        (change("a,gpt2", "a,gtp2"), "line 2, column 'space': 'gtp2' is not known; there are .*gpt2"),
+        (change("a,gpt2", "a,gtp2"), "line 2, column 'space': 'gtp2' is not known; did you mean 'gpt2'"),
+        (lambda text: text.replace(",", ";"), "its columns are separated by ';'; separate them by commas"),
+        (
+            lambda text: text.replace(",", "\t"),
+            r"its columns are separated by '\\t'; separate them by commas",
+        ),
+        (lambda text: "\n".join(text.splitlines()[:2]), "architectures must have at least 2 entries, not 1"),
         (change("c,gpt2", "c,bert"), "line 5, column 'space': one file holds one space, here 'gpt2'"),
         (change("a,gpt2", "a,"), "line 2, column 'space': the value is missing"),
         (change("c,gpt2", "a,gpt2"), "line 5, column 'id': 'a' is the id of line 2 too"),
@@ -137,7 +143,7 @@ def change(old: str, new: str) -> Callable[[str], str]:
         (lambda text: "\n".join(text.splitlines()[:2]), "at least 2"),
         (lambda _: "", "empty"),
         (lambda _: "\n\n", "empty"),
-        (lambda _: "id;space;ppl", "no rows|no column"),
+        (lambda _: "id,space,ppl", "no rows|no column"),
         (lambda _: ",".join(map(str, range(2000))), "at most 1000"),
         (lambda _: 'space,architecture\ngpt2,"{}"\n', "no column with a result"),
         (lambda _: 'space,architecture,ppl\ngpt2,"[]",1\n', r"line 2, column 'architecture': '\[\]' is no"),
@@ -170,7 +176,7 @@ def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         read(written(tmp_path, GOOD))
 
 
-def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
+def test_names_stand_for_files_of_either_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     csv = written(tmp_path, GOOD)
     assert locate("mine", str(tmp_path)) == csv
     truth = read(csv)
@@ -178,6 +184,11 @@ def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
     path = written(tmp_path, text, "yours.json")
     assert GroundTruth.model_validate_json(text) == truth == read(path)
     assert locate("yours", str(tmp_path)) == path
+    (tmp_path / "notes.txt").write_text("")
+    for path, words in ((tmp_path, "a folder"), (tmp_path / "notes.txt", "a file without the ending")):
+        monkeypatch.chdir(path.parent)
+        with pytest.raises(ValueError, match=f"'{path.name}' is {words}"):
+            locate(path.name, str(tmp_path))
     with pytest.raises(ValueError, match=r"theirs' is not in .*there are autoformer_vit,.*mine,.*yours"):
         locate("theirs", str(tmp_path))
     assert locate("gpt2_wt103", str(tmp_path)) == SHIPPED / "gpt2_wt103.json.gz"

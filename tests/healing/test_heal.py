@@ -262,7 +262,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path, made: Any, lla
     gguf = tmp_path / "gguf"
     gguf.mkdir()
     (gguf / "model.gguf").write_bytes(b"GGUF" + bytes(100))
-    refused(out, gguf, parent=parent, match="'.*gguf'", **common)
+    refused(out, gguf, parent=parent, match="'.*gguf' is GGUF, which is not trained: carve without", **common)
     words = tmp_path / "words"
     word_tokenizer(saved(words, "llama"))
     changed(words, "tokenizer.json", lambda value: value["model"]["vocab"].update(w63=62, w62=63))

@@ -18,7 +18,6 @@ from zerolm.registry import Entry, Registry
 from zerolm.text.tokens import Tokens, random_tokens
 from zerolm.units.importance import criteria
 from zerolm.units.importance.criterion import Additive
-from zerolm.units.importance.peers import CommonActivations
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.pruning import dimensions_of
 
@@ -142,18 +141,6 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     groups = importances(network, TOKENS, criterion)["groups"][1]
     assert groups[0] == 0.0
     assert groups[1] > 0.0
-
-
-def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
-    network = model("llama")
-    sizes, layer = dimensions_of(network), layers_of(network)[1]
-    inputs = {"o": torch.randn(9, 48), "down": torch.randn(9, 40)}
-    counted = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1])
-    weighed, alone = CommonActivations(sizes, layer), CommonActivations(sizes, layer)
-    weighed.add(inputs, {}, counted)
-    alone.add({role: x[counted > 0] for role, x in inputs.items()}, {})
-    for role, wanted in alone.importance().items():
-        np.testing.assert_allclose(weighed.importance()[role], wanted, rtol=1e-6)
 
 
 class Point:

@@ -108,7 +108,7 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     assert "Build the same child again" not in whole.page()
     noted = replace(child, note="36 is slow; 32 is not; so it is")
     assert noted.heading().trust.endswith("36 is slow. 32 is not. So it is.")
-    assert noted.remarks == [noted.note]
+    assert noted.remarks == noted.note.split("; ")
 
 
 def test_layers_that_differ_are_listed_where_no_strip_is_drawn(child: CarvingReport) -> None:

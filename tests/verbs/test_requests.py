@@ -13,7 +13,7 @@ from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import OUTPUT, PLACED, Request, argument, part, setting, settings_of, values_of
 from zerolm.settings.units import parse_amount
 from zerolm.verbs import commands
-from zerolm.verbs.run_file import plain
+from zerolm.verbs.run_file import plain, read_yaml, write_run
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,23 @@ def test_a_configuration_is_parsed_to_the_same_settings(name: str, data: st.Data
     assert repeated.pop("command") == name
     places = {key: value for key, value in values_of(made).items() if key in request.places}
     assert values_of(request.parse({**repeated, **places})) == values_of(made)
+
+
+def test_a_configuration_has_a_line_for_each_setting(tmp_path: Path) -> None:
+    long = "sentences of a text, " * 20
+    document = {
+        "command": "carve",
+        "keep_ffn": 0.5,
+        "text": long,
+        "depth": "4:8",
+        "tied": True,
+        "sizes": [1, 3],
+    }
+    write_run(tmp_path / "run.yaml", document, {})
+    lines = (tmp_path / "run.yaml").read_text().splitlines()
+    assert [line.split(":")[0] for line in lines] == list(document)
+    assert "sizes: [1, 3]" in lines
+    assert read_yaml(tmp_path / "run.yaml") == read_yaml(tmp_path) == document
 
 
 def sound(one: Any) -> st.SearchStrategy[Any]:

@@ -137,7 +137,7 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
     first = carve(folder, tmp_path / "first", keep_experts="4", keep_expert_ffn="16", **BY_CHANCE)
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     assert [row.neurons.kept for row in first.experts.layers] == [row["neurons"] for row in recipe["experts"]]
-    assert "neurons: 16 of each expert stay" in (tmp_path / "first" / "README.md").read_text()
+    assert "neurons: 16 of each expert are kept" in (tmp_path / "first" / "README.md").read_text()
     assert rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again").costs == first.costs
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
     sound = recipe["experts"][0]["neurons"]

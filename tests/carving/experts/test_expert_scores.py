@@ -4,7 +4,6 @@ import json
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,18 +16,15 @@ from safetensors.torch import load_file
 from saved_mixtures import mixture, sums_by_hooks
 
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
-from zerolm.carving.experts.expert_count import TRIED, between_corners, least_lost, tried_of
+from zerolm.carving.experts.expert_count import TRIED, least_lost, tried_of
 from zerolm.carving.experts.expert_scores import losses_of_neurons, neurons_by_weights
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
 from zerolm.planning.part_costs import StoredCosts
-from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of
-from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -140,20 +136,6 @@ def test_the_joint_plan_loses_least_of_all_pairs(data: st.DataObject) -> None:
     assert fits(plan.experts, plan.neurons)
     assert plan.loss == alone[plan.experts] + rows[plan.experts][plan.neurons]
     assert plan.loss == min(alone[count] + rows[count][width] for count, width in pairs)
-
-
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron_h", "gemma4_text"])
-def test_costs_between_corners_are_those_of_the_child(kind: str, tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
-    costs = StockMixture(checkpoint, SizeRequest(), StoredCosts(), silent).costs
-    counts, widths = range(2, 9, 2), range(8, checkpoint.layout.sizes["expert_ffn"] + 1, 8)
-    counted = Mock(wraps=costs)
-    between = between_corners(counts, widths, counted)
-    assert counted.call_count == 4
-    for count, width in product(counts, widths):
-        assert between(count, width) == costs(count, width)
-    assert counted.call_count == 4
-    assert between_corners([4], [16], costs)(4, 16) == costs(4, 16)
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "deepseek_v3"])

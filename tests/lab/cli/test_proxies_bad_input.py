@@ -95,14 +95,14 @@ def test_of_a_model(zerolm: Zerolm, name: str) -> None:
 
 def test_a_target_that_is_nothing(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     for target, words in (
-        ("lama", "'lama' is nothing that is known: spaces are bert"),
-        ("lama", "benchmarks are autoformer_vit, decoder_pairs,"),
+        ("lama", "'lama' is no space and no benchmark; did you mean 'llama'?"),
+        ("lama", "or name a file of labels"),
         ("no/such", "'no/such' cannot be read"),
         ("lost.csv", "'lost.csv' cannot be read"),
     ):
         refused(zerolm, "lab", "proxies", target, words=words)
     monkeypatch.setenv("ZEROLM_DATA", ".")
-    refused(zerolm, "lab", "proxies", "lama", words="llama_small, mine, pit_vit,")
+    refused(zerolm, "lab", "proxies", "mime", words="did you mean 'mine'?")
 
 
 def test_folders_that_are_no_models(zerolm: Zerolm) -> None:

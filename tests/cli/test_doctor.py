@@ -1,5 +1,6 @@
 """``zerolm doctor``: a line for each runtime, whatever is in the folder."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_file_of_llama_cpp_alone(zerolm: Zerolm, tmp_path: Path) -> None:
     assert ran.status == 0, ran.err
     recipe = json.loads((child / "recipe.json").read_text())
     for path in (child, child / "parent-carved.gguf"):
-        found = json.loads(zerolm("doctor", str(path), "--json").out)
+        found = zerolm("doctor", str(path), "--json").document
         assert [(one["runtime"], one["verdict"]) for one in found["runtimes"]] == [
             ("llama.cpp: parent-carved.gguf", "opens")
         ]

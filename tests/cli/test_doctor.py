@@ -1,5 +1,6 @@
 """``zerolm doctor``: a line for each runtime, whatever is in the folder."""
 
+import json
 from pathlib import Path
 
 import pytest

@@ -154,6 +154,19 @@ def test_a_cache_that_is_full_is_no_reason_to_fail(
     assert capfd.readouterr() == ("", "")
 
 
+def test_arrays_are_computed_once_unless_their_file_is_damaged(tmp_path: Path) -> None:
+    cache, calls = ArrayCache(tmp_path), list[int]()
+
+    def compute() -> dict[str, Any]:
+        calls.append(len(calls))
+        return {"a": np.array(calls[-1])}
+
+    assert [int(cache.once("sums", compute)["a"]) for _ in range(3)] == [0, 0, 0]
+    (tmp_path / "sums.npz").write_bytes(b"damaged")
+    assert [int(cache.once("sums", compute)["a"]) for _ in range(2)] == [1, 1]
+    assert [int(ArrayCache().once("sums", compute)["a"]) for _ in range(2)] == [2, 3]  # nothing is stored
+
+
 def test_a_file_of_a_child_that_does_not_fit(
     small_disk: Callable[[int], Path], zerolm: Callable[..., Any], tmp_path: Path
 ) -> None:

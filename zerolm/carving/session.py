@@ -49,7 +49,7 @@ from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED
 from zerolm.text.generated import generated_tokens
 from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
-from zerolm.units.importance.criteria import definition_of, needs_gradients
+from zerolm.units.importance.criteria import is_built_in, needs_gradients
 from zerolm.units.importance.criterion import Additive, Criterion
 from zerolm.units.importance.sinks import sink_neurons
 from zerolm.units.importance.token_pass import importances
@@ -219,9 +219,9 @@ class Session:
     def importance(self) -> Criterion:
         """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
-        definition, fisher = definition_of(name), self.fisher if needs_gradients(name) else None
-        options = name, definition, self.pooling if fisher else None
-        cache = ArrayCache() if definition is None else self.cache("importances", *options)
+        fisher = self.fisher if needs_gradients(name) else None
+        key = "importances", name, self.pooling if fisher else None
+        cache = self.cache(*key) if is_built_in(name) else ArrayCache()  # a plug-in may have changed
         scores = importances(
             self.model, self.divided.fitted, name, fisher=fisher, cache=cache, progress=self.progress
         )

@@ -121,7 +121,7 @@ def test_a_run_that_is_killed_in_either_stage_ends_at_the_same_child(parent: Pat
         ),
         (
             {"heal": 5000, "out": "child", "shape": "per-layer", "max_params": "0.8x"},
-            "cannot be written as hf",
+            "one size for all layers: give --shape uniform",
         ),
     ],
 )

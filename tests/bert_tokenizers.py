@@ -1,7 +1,5 @@
 """The tokenizer of a BERT, small letters or not, as ``transformers`` loads it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from made_tokenizers import CORPUS
@@ -14,7 +12,6 @@ NAMED = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", 
 def bert_tokenizer(
     corpus: Sequence[str] = CORPUS, size: int = 900, *, lower: bool = True, accents: bool | None = None
 ) -> PreTrainedTokenizerFast:
-    """A WordPiece as BERT has it, of small letters unless they stay; ``accents`` says whether they go."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -1,7 +1,5 @@
 """Slow twins of the solvers: they visit everything."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,13 +22,10 @@ class State:
     ways: int
 
     def keeps(self, budgets: Budgets) -> bool:
-        return all(
-            low <= cost <= high for low, cost, high in zip(budgets.low, self.costs, budgets.high, strict=True)
-        )
+        return all(low <= c <= h for low, c, h in zip(budgets.low, self.costs, budgets.high, strict=True))
 
 
 def states(problems: Sequence[Problem]) -> list[State]:
-    """Every choice of every layer of every problem, in order, gathered into multisets."""
     found = []
     for index, problem in enumerate(problems):
         ways: Counter[Picks] = Counter()
@@ -47,7 +42,6 @@ def states(problems: Sequence[Problem]) -> list[State]:
 
 
 def keeping(problems: Sequence[Problem], budgets: Budgets) -> list[State]:
-    """The states within budgets."""
     return [state for state in states(problems) if state.keeps(budgets)]
 
 

@@ -1,7 +1,5 @@
 """Carving by the keywords of the command, for tests of what stands below it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -36,7 +34,6 @@ def carve(parent: str | Path, out: str | Path | None = None, *, form: str = "hf"
 def rebuild(
     recipe: str | Path, parent: str | Path, out: str | Path, *, form: str | None = None, **running: Any
 ) -> Carved:
-    """Build the child of a recipe again."""
     place = Destination(Path(out), form, running.pop("force", False), running.pop("finish", None))
     return carving.rebuild(recipe, parent, place, **running)
 

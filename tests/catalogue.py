@@ -1,7 +1,5 @@
 """Small customised spaces with all their architectures, listed without the solvers' tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -100,7 +98,6 @@ def catalogue(name: str) -> Catalogue:
 
 
 def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
-    """The choices of every architecture of a space, from the ranges in its settings alone."""
     ranges = space.settings
     if space.name == "gpt2":
         yield from _gpt2(ranges)

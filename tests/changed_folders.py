@@ -1,7 +1,5 @@
 """Folders of models with other configurations or tensors than they were saved with, and unsound ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -32,8 +30,6 @@ def stored(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
 
 
 def replaced(folder: Path, tensors: dict[str, Tensor | None]) -> Path:
-    """Return the folder with tensors in the place of others; None takes one away."""
-
     def put(whole: dict[str, Any]) -> None:
         for name, part in tensors.items():
             whole.pop(name, None)

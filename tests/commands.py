@@ -1,7 +1,5 @@
 """Sound calls of every command on small inputs, and wrong values for each of its settings."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import chdir
@@ -44,18 +42,8 @@ SOUND: dict[str, tuple[str, ...]] = {
 }
 """What follows the name; a command that is not here is called without more."""
 NUMBERS = (
-    "many",
-    "",
-    "nan",
-    "inf",
-    "-inf",
-    "1e400",
-    "9" * 5000,
-    "-99999999999999999999",
-    "1.5x",
-    "0x10",
-    "½",
-)
+    "many", "", "nan", "inf", "-inf", "1e400", "9" * 5000, "-99999999999999999999", "1.5x", "0x10", "½",
+)  # fmt: skip
 WRONG: dict[str, tuple[str, ...]] = {
     "integer": (*NUMBERS, "0.5"),
     "amount": (*(text for text in NUMBERS if text != "1.5x"), "0.5", "-1"),
@@ -68,13 +56,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "shares": ("many", "", "nan", "1,,2", "inf", "0,1", "1,-1"),
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
     "texts": (
-        "",
-        "nowhere",
-        "w" * 100_000,
-        "\udcff",
-        "code=nowhere",
-        "a=text.txt,a=text.txt",
-        "a=,b=text.txt",
+        "", "nowhere", "w" * 100_000, "\udcff", "code=nowhere", "a=text.txt,a=text.txt", "a=,b=text.txt",
     ),
     "paths": ("", "nowhere", "w" * 100_000, "\udcff"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
@@ -83,7 +65,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         *("", "nowhere", "nowhere/else", "empty", "binary", "folder", "closed", "/dev/null"),
         *("x" * 5000, "\udcff"),
     ),
-}
+}  # fmt: skip
 """Values by the kind of a setting; a file can be wrong in its content, too."""
 FREE = {("eval", "tasks"), ("doctor", "folder"), ("bench ls", "data")}
 """Settings that may have any value: another program judges it, or that is what the command is for."""
@@ -115,7 +97,6 @@ def call(name: str, *more: str) -> list[str]:
 
 
 def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
-    """Yield calls that are wrong in one place, from the settings that a command declares."""
     name, arguments = request.name, request.groups()[PLACED]
     words = name.split()
     for setting in (*request.settings(), *request.output()):
@@ -132,8 +113,7 @@ def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
             if value in NEW.get(setting.name, ()):
                 continue
             if placed:
-                others = SOUND.get(name, ())[len(arguments) :]
-                yield [*words, *others, "--", value]
+                yield [*words, *SOUND.get(name, ())[len(arguments) :], "--", value]
             else:
                 yield call(name, f"{setting.flag}={value}")
         if kind in ("path", "texts") and setting.name not in NEW:

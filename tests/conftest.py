@@ -1,8 +1,7 @@
 """What all tests share: how many examples properties get, published results, the command in this process."""
 
-from __future__ import annotations
-
 import gc
+import json
 import os
 import shutil
 import signal
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from covering import ASKED
@@ -113,6 +112,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a test, in which it stands."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def opened_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``doctor`` opens is opened in this process: another takes seconds, and these files do no harm."""
     from zerolm.diagnosis import examine, opening
@@ -155,6 +161,12 @@ class Ran:
     status: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON that it printed; it must have succeeded."""
+        assert self.status == 0, self.err
+        return json.loads(self.out)
 
     def refused(self, *words: str) -> None:
         """Check that it ended with status 2 and one line, beside those of progress, which has these words."""

@@ -4,8 +4,6 @@
 for it acts by what documents say; a change of a document on its family and all that are like it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -56,12 +54,10 @@ def features(part: Any, place: str = "family") -> Iterator[str]:
 
 @cache
 def used_features() -> dict[str, frozenset[str]]:
-    """Return the features of every family."""
     return {name: frozenset(features(family)) for name, family in families().items()}
 
 
 def with_tensors() -> list[str]:
-    """Return the families whose models are built: they have tensors, and do not wrap another."""
     return [name for name, x in families().items() if x.tensors.body and x.config.at is None]
 
 
@@ -83,8 +79,7 @@ def covering_of(
         few.append(max(used, key=lambda name: len(used[name] & missing)))
         missing -= used[few[-1]]
     for name in tuple(few):  # those that came first may be covered by those that had to come
-        others = covered.union(*(used[other] for other in few if other != name))
-        if used[name] <= others:
+        if used[name] <= covered.union(*(used[other] for other in few if other != name)):
             few.remove(name)
     return frozenset(few)
 

@@ -1,7 +1,5 @@
 """Perplexity, divergence and fidelity of networks, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +39,5 @@ def perplexity_and_kl(
 def fidelity(
     model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: TokenPooling = MEAN
 ) -> float:
-    """The mean cosine of embeddings to the parent's."""
     readers = [InMemory(lambda: parent, pooling), InMemory(lambda: model, pooling)]
     return JudgedSentences(Sentences.of_tokens(tokens)).measures(readers)[1].values["cosine"]

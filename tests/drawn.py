@@ -1,7 +1,5 @@
 """Hypothesis strategies: layers, architectures, and small tables whose arithmetic is exact in floats."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 
@@ -27,15 +25,11 @@ def layers(draw: st.DrawFn) -> Layer:
     vectors = draw(st.integers(0, 500))
     drawn = draw(st.lists(matrices(), min_size=1, max_size=5))
     return Layer(
-        matrices=tuple(drawn),
-        width=draw(SIZES),
-        query_width=draw(st.integers(0, 96)),
-        kv_width=draw(st.integers(0, 96)),
-        vectors=vectors,
-        body_vectors=draw(st.integers(0, vectors)),
+        matrices=tuple(drawn), width=draw(SIZES), query_width=draw(st.integers(0, 96)),
+        kv_width=draw(st.integers(0, 96)), vectors=vectors, body_vectors=draw(st.integers(0, vectors)),
         idle=draw(st.integers(0, sum(matrix.weights for matrix in drawn))),
         idle_vectors=draw(st.integers(0, vectors)),
-    )
+    )  # fmt: skip
 
 
 @st.composite

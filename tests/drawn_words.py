@@ -1,13 +1,10 @@
 """A text of drawn words, long enough to train tokenizers of a few hundred ids and to tell them apart."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
 
 def words_in(folder: Path) -> str:
-    """Write the text, and return its file."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(300)]
     file = folder / "text.txt"

@@ -30,7 +30,6 @@ def search(folder: Path, **more: Any) -> SupernetSearchReport:
 
 
 def path_in(folder: Path, report: SupernetSearchReport) -> Path:
-    """Write the pick of a search as a file."""
     file = folder / "path.json"
     file.write_text(json.dumps(report.to_json()["pick"]))
     return file

@@ -1,7 +1,5 @@
 """Weights of tokens where the first of a sequence counts as a number of the others."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from zerolm.architecture import Floats
@@ -9,7 +7,6 @@ from zerolm.text.tokens import Tokens
 
 
 def with_first(weights: Floats, tokens: Tokens, first: float | None) -> Floats:
-    """The weights (n,) of all tokens that are no padding, sequence after sequence."""
     if first is None:
         return weights
     counts = [tokens.ids.shape[1]] * len(tokens) if tokens.mask is None else tokens.mask.sum(1).tolist()

@@ -1,7 +1,5 @@
 """Work in a process that may be killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

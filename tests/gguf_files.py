@@ -1,7 +1,5 @@
 """GGUF files of tiny mixtures: written, quantised, carved, read back and run by llama.cpp."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 from pathlib import Path
@@ -33,7 +31,6 @@ def written(folder: Path, file: Path) -> Path:
 
 
 def quantised(source: Path, kind: str, target: Path) -> Path:
-    """Return the file as llama.cpp quantises it."""
     lib = llama_cpp.llama_cpp
     settings = lib.llama_model_quantize_default_params()
     settings.nthread, settings.ftype = 1, TYPES[kind]
@@ -53,7 +50,6 @@ def fewer_of(file: Path, target: Path, **flags: Any) -> tuple[Path, dict[int, li
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Return type and raw data of each tensor, as the library reads them."""
     return {one.name: (one.tensor_type, np.array(one.data)) for one in gguf.GGUFReader(file).tensors}
 
 

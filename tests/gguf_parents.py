@@ -1,7 +1,5 @@
 """Tiny parents of the families that are written as GGUF, with what architectures of llama.cpp have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,14 +58,11 @@ def tiny_changes(name: str, dtype: str) -> dict[str, Any]:
     In 16 bits all experts are chosen: what is rounded otherwise would have routers choose others.
     """
     described, sizes = families()[name].gguf, families()[name].config.sizes
-    assert described is not None
     changes = {field: value for field, value in PLAIN.items() if field in TINY[name]}
     if families()[name].config.memory:
         changes.pop("layer_types", None)
     if described.windows:
-        changes = {
-            field: value for field, value in changes.items() if field not in ("sliding_window", "layer_types")
-        }
+        changes = {f: value for f, value in changes.items() if f not in ("sliding_window", "layer_types")}
     if described.square and "head_dim" in TINY[name]:
         changes["head_dim"] = TINY[name]["hidden_size"] // TINY[name]["num_attention_heads"]
     plain = {

@@ -1,7 +1,5 @@
 """A text and a small space whose architectures train within a second each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,10 @@ ASKED: dict[str, Any] = {"count": 5, "max_body_params": "15k", **TRAINING, **SPA
 
 
 def some_text(folder: Path, words: int = 3000) -> Path:
-    """Write words that repeat in an order that can be learned."""
     file = folder / "text.txt"
     file.write_text(" ".join(f"w{i * i % 61}" for i in range(words)))
     return file
 
 
 def flags(settings: dict[str, Any] | None = None) -> list[str]:
-    """Return settings as they are typed."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in (settings or ASKED).items()]

@@ -1,7 +1,5 @@
 """Labels of small spaces, made up from shapes and noise."""
 
-from __future__ import annotations
-
 import numpy as np
 from catalogue import catalogue
 
@@ -13,7 +11,6 @@ METHODS = ("stack", "dictionary", "gp", "blend", "algorithm1")
 
 
 def pool_of(name: str, count: int, seed: int = 0) -> Pool:
-    """Architectures of a catalogue, drawn without replacement."""
     listed = catalogue(name).architectures
     chosen = np.random.default_rng(seed).choice(len(listed), count, replace=False)
     return Pool.of([listed[i] for i in chosen])

@@ -3,8 +3,6 @@
 What has to be trained first is kept as JSON in ``goldens``; ``python tests/made_pages.py`` makes it anew.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -19,11 +17,8 @@ from zerolm.verbs.report import Report, Run
 
 GOLDENS: Final = Path(__file__).parent / "goldens"
 TRAINED: Final = {
-    "labels": "bench train",
-    "supernet": "lab elastic train",
-    "path": "lab elastic export",
-    "healing": "heal",
-}
+    "labels": "bench train", "supernet": "lab elastic train", "path": "lab elastic export", "healing": "heal",
+}  # fmt: skip
 """The commands of the kinds that are kept."""
 KINDS: Final = (
     *("search", "search-free", "search-vocabularies", "comparison", "ablation", "calibration"),
@@ -55,7 +50,6 @@ class Made:
 
 
 def golden(kind: str) -> Report:
-    """Return a result that is kept."""
     document = json.loads((GOLDENS / f"{kind}.json").read_text("utf-8"))
     report = commands()[TRAINED[kind]].report
     assert issubclass(report, Report)
@@ -89,7 +83,6 @@ def searches(folder: Path) -> dict[str, Report]:
 
 
 def comparisons(folder: Path) -> dict[str, Report]:
-    """Compare scores on two small benchmarks, ablate one, calibrate to it."""
     from small_comparison import decoder_file, encoder_file
 
     from zerolm.comparison.bench import bench
@@ -144,7 +137,6 @@ def checkpoints(folder: Path, parent: Path) -> dict[str, Report]:
 
 
 def parent_in(folder: Path) -> Path:
-    """Write a tiny parent with a tokenizer."""
     from tiny import saved, word_tokenizer
 
     parent = folder / "parent"
@@ -156,17 +148,13 @@ def make(folder: Path) -> Made:
     """Return results of all kinds, of inputs in a folder."""
     parent = parent_in(folder)
     reports = {
-        **searches(folder),
-        **comparisons(folder),
-        **proxies(folder, parent),
-        **checkpoints(folder, parent),
+        **searches(folder), **comparisons(folder), **proxies(folder, parent), **checkpoints(folder, parent),
         **{kind: golden(kind) for kind in TRAINED},
-    }
+    }  # fmt: skip
     return Made({kind: replace(reports[kind], run=RUN) for kind in KINDS})
 
 
 def train(folder: Path) -> dict[str, Report]:
-    """Train what is kept."""
     import elastic_verbs
     from carvings import carve
     from label_training import ASKED, some_text

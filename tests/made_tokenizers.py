@@ -1,7 +1,5 @@
 """Tokenizers of each kind, trained on a few pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -21,7 +19,6 @@ CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text
 
 @cache
 def byte_level(words: str = "gpt-2", size: int = 900, whole: bool | None = None) -> str:
-    """A byte-level BPE that cuts words as llama.cpp does by this name, and takes them ``whole`` or not."""
     whole = BY_NAME[words].whole if whole is None else whole
     document = json.loads(Tokenizer(models.BPE(ignore_merges=whole)).to_str())
     tokenizer = Tokenizer.from_str(json.dumps(document | {"pre_tokenizer": splitting_of(BY_NAME[words])}))
@@ -48,9 +45,7 @@ def sentence_piece(*, with_bytes: bool = True, in_front: bool = True, size: int 
     trainer = trainers.BpeTrainer(
         vocab_size=size, limit_alphabet=90, special_tokens=special, show_progress=False
     )
-    tokenizer.train_from_iterator(
-        [w for text in CORPUS for w in text.replace(" ", "\n ").split("\n")], trainer
-    )
+    tokenizer.train_from_iterator([w for t in CORPUS for w in t.replace(" ", "\n ").split("\n")], trainer)
     document: dict[str, Any] = json.loads(tokenizer.to_str())
     document["added_tokens"] = document["added_tokens"][: len(SPECIAL)]
     vocab, order = document["model"]["vocab"], dict[str, int]()
@@ -98,7 +93,6 @@ def unigram(*, with_bytes: bool = False, size: int = 700) -> str:
 
 @cache
 def word_piece(size: int = 700) -> str:
-    """A WordPiece as BERT has it."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -1,7 +1,5 @@
 """Tiny models with a tokenizer whose tokens their configurations name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

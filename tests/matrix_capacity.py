@@ -1,7 +1,5 @@
 """The ZeroLM score of real weight matrices, as its paper defines it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,8 +8,7 @@ from numpy.typing import ArrayLike
 
 def capacity_svd(matrix: ArrayLike) -> float:
     """The mean squared singular value (ZeroLM, equations 3 and 4)."""
-    values = np.linalg.svd(np.asarray(matrix, np.float64), compute_uv=False)
-    return float(np.mean(values**2))
+    return float(np.mean(np.linalg.svd(np.asarray(matrix, np.float64), compute_uv=False) ** 2))
 
 
 def zerolm_of_weights(attention: Iterable[ArrayLike], ffn: Iterable[ArrayLike], alpha: float) -> float:

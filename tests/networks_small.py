@@ -1,7 +1,5 @@
 """Networks small enough to be looked at from all sides, batches for them, and a record of all that passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -51,7 +49,6 @@ SHAPES: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
 
 
 def flexibert(*operations: tuple[str, str | int], stacks: int = 2) -> Network:
-    """A layer for each operation."""
     layers = [
         {"operation_type": kind, "operation_parameter": parameter, "num_operation_heads": 2}
         | {"feed_forward_dimension": 12, "num_feed_forward": stacks}
@@ -140,8 +137,6 @@ def chain(*widths: int, activation: nn.Module | None = None, seed: int = 0) -> N
 
 @dataclass
 class Record:
-    """All that passed in one forward pass of a whole batch, with its graph."""
-
     outputs: dict[Linear, Tensor] = field(default_factory=dict)
     inputs: dict[Linear, Tensor] = field(default_factory=dict)
     probabilities: list[Tensor] = field(default_factory=list)
@@ -181,7 +176,6 @@ def record(network: Network, batch: Batch) -> Record:
 
 
 def by_weights(network: Network, batch: Batch) -> dict[Linear, Tensor]:
-    """Gradients (outputs, inputs) of the whole batch's loss."""
     grads = record(network, batch).gradients(network.weights)
     by_parameter = {id(weight): g for weight, g in zip(network.weights, grads, strict=True)}
     return {linear: linear.matrix(by_parameter[id(linear.parameter)]) for linear in network.linears}

@@ -1,7 +1,5 @@
 """What takes long is made once a run, by the first worker that asks, and shared by all of them."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tiny mixtures on the disk whose matrices are stored quantised, as published ones are."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work as a worker gets it."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

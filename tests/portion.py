@@ -1,7 +1,5 @@
 """How many examples a property gets: its share of those of the profile."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from hypothesis import settings

@@ -4,8 +4,6 @@ Pure functions extract passages (``from_markdown``, ``from_verbs``, ``docstrings
 sentences that break the style (``findings``). ``BANNED`` is the glossary. ``EXCEPTIONS`` has its own reasons.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

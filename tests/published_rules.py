@@ -5,8 +5,6 @@ their flags as they are published; no vocabulary. ``plain_tokens`` are none of t
 the class of the tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import cache
@@ -26,7 +24,6 @@ LONGEST_RUN = 8
 
 
 def rules_of(name: str) -> dict[str, Any]:
-    """The published rules of a tokenizer."""
     rules: dict[str, Any] = json.loads((RULES / f"{name}.json").read_text("utf-8"))
     return rules
 
@@ -59,7 +56,6 @@ def stock(name: str, size: int = SIZE) -> PreTrainedTokenizerFast:
 
 
 def _byte_level(rules: dict[str, Any], size: int) -> dict[str, Any]:
-    """Return the model of a byte-level BPE."""
     added = [*(row["content"] for row in rules["added_tokens"]), *rules.get("plain_tokens", [])]
     empty = Tokenizer(models.BPE())
     document = json.loads(empty.to_str()) | {part: rules[part] for part in ("normalizer", "pre_tokenizer")}

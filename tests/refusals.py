@@ -1,7 +1,5 @@
 """What every wrong command does: one line, status 2, nothing changed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

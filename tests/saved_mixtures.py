@@ -1,7 +1,5 @@
 """Tiny mixtures on the disk, biases of their routers among what is random."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

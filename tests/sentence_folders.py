@@ -1,7 +1,5 @@
 """Tiny folders of sentence-transformers, written by hand: no test needs the package for them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Benchmark files of networks that take milliseconds, and the options that go with them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Benchmark files of two spaces, one read in three views, with results drawn at random."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,15 +8,11 @@ import numpy as np
 
 
 def encoder(seed: int) -> dict[str, Any]:
-    """A FlexiBERT configuration."""
     draw = np.random.default_rng(seed)
     layer = {
-        "operation_type": "SA",
-        "operation_parameter": "SDP",
-        "num_operation_heads": 2,
-        "feed_forward_dimension": int(draw.choice([512, 1024])),
-        "num_feed_forward": int(draw.choice([1, 3])),
-    }
+        "operation_type": "SA", "operation_parameter": "SDP", "num_operation_heads": 2,
+        "feed_forward_dimension": int(draw.choice([512, 1024])), "num_feed_forward": int(draw.choice([1, 3])),
+    }  # fmt: skip
     return {"hidden_size": int(draw.choice([128, 256])), "encoder_layers": [layer] * int(draw.choice([2, 4]))}
 
 
@@ -29,7 +23,6 @@ def decoder(seed: int) -> dict[str, Any]:
 
 
 def written(folder: Path, name: str, space: str, results: list[float], **more: Any) -> str:
-    """A benchmark file with these results."""
     make, metric = encoder if space == "flexibert" else decoder, more.pop("metric", "quality")
     architectures = [
         {"id": f"{more.get('prefix', 'a')}{i}", "architecture": make(i), "results": {metric: value}}

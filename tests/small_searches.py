@@ -1,7 +1,5 @@
 """Searches of a few hundred architectures, as the command returns them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from zerolm.solvers import search

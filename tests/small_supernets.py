@@ -1,7 +1,5 @@
 """Tiny supernets, and a text and a run for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +36,6 @@ def supernet_of(name: str = "elastic", seed: int = 0, **more: Any) -> Supernet:
 
 
 def run_of(steps: int, **more: Any) -> TrainingRequest:
-    """So many steps of four sequences of 16 tokens."""
     return TrainingRequest(steps * 4 * 16, 4, 16, Schedule(1e-2), **{"checkpoints": 4, "measured": 2, **more})
 
 

@@ -9,8 +9,6 @@ sentence-transformers. ``sh`` blocks do not run.
 ``python tests/snippets.py PAGE ...`` writes the output that the commands have now into pages.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib.util
@@ -52,7 +50,6 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """Return the fenced blocks of a page."""
     made = []
     for match in BLOCK.finditer(page):
         title = re.search(r'title="([^"]+)"', match["info"])
@@ -81,8 +78,7 @@ def steps(page: str) -> Iterator[Step]:
             yield from commands(block)
         elif block.language == "text" and previous and previous.language == "python":
             yield Step(previous, previous.text, block.text, block.span)
-        previous_ran = previous and previous.language == "python" and block.language != "text"
-        if previous_ran and previous:
+        if (previous and previous.language == "python" and block.language != "text") and previous:
             yield Step(previous, previous.text, None, previous.span)
         if block.title:
             yield Step(block, "", None, block.span)
@@ -94,8 +90,7 @@ def steps(page: str) -> Iterator[Step]:
 def commands(block: Block) -> Iterator[Step]:
     """Return each command of a console block with what follows it."""
     place = block.span[0]
-    parts = re.split(r"^(?=\$ )", block.text, flags=re.MULTILINE)
-    for part in parts:
+    for part in re.split(r"^(?=\$ )", block.text, flags=re.MULTILINE):
         if part.startswith("$ "):
             command = re.match(r"\$ (?:[^\n]*\\\n)*[^\n]*\n", part)
             assert command, part
@@ -107,7 +102,6 @@ def commands(block: Block) -> Iterator[Step]:
 
 
 def run(step: Step, names: dict[str, Any]) -> str:
-    """Run one step in the present folder and return what it prints."""
     if "torch" in step.block.marks and not importlib.util.find_spec("transformers"):
         raise Missing("torch and transformers are not installed")
     if "sentences" in step.block.marks and not importlib.util.find_spec("sentence_transformers"):
@@ -168,7 +162,6 @@ def agrees(shown: str, printed: str, varies: bool) -> bool:
 
 
 def write(page: Path) -> None:
-    """Write what the commands print now into a page."""
     text = page.read_text("utf-8")
     changes, names = [], dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -1,7 +1,5 @@
 """GGUF files in parts, as ``llama-gguf-split`` makes them, and with a byte of their header changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +44,7 @@ def split(file: Path, parts: int, target: Path, **changes: int) -> Path:
 def with_byte(file: Path, at: int, value: int) -> Path:
     """Return ``changed.gguf`` beside a file: the same with another byte before its tensors."""
     content = bytearray(file.read_bytes())
-    end = min(start for start, _ in read_gguf_header(file).places.values())
-    content[at % end] = value
+    content[at % min(start for start, _ in read_gguf_header(file).places.values())] = value
     changed = file.parent / "changed.gguf"
     changed.write_bytes(content)
     return changed

@@ -1,7 +1,5 @@
 """A run that is stopped at a step of its progress."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

@@ -1,7 +1,5 @@
 """``benchmarks/aspect.py``: forms are found again, pairs are judged, and what is told of parabolas."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,8 +54,7 @@ def test_a_perfect_score_orders_every_pair_and_its_opposite_none() -> None:
         verdict = judge(source, by_form(form))
         assert verdict.pairs > 0
         assert (verdict.share, verdict.weighed, verdict.tau) == (share, share, 2 * share - 1)
-    own = judge(source, geo)
-    assert own.gain == (0, 0, 0)
+    assert judge(source, geo).gain == (0, 0, 0)
 
 
 def test_runs_of_as_many_tokens_have_one_prediction_by_tokens_and_another_by_steps() -> None:

@@ -1,7 +1,5 @@
 """Pages of ``benchmarks/``: they are what is stored of their measurements, and what is measured is stored."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -120,7 +118,6 @@ SHAPE = Shape(((4, 64), REMOVED, (2, 48)), 96, False)
 
 
 def plans(*losses: float) -> dict[str, dict[str, object]]:
-    """Return the plans of one budget in as many ways as there are losses."""
     how = {"shape": asdict(SHAPE), "finalists": 4, "tried": 9, "repaired": 5, "seconds": 1.0}
     pairs = zip(("prices", "grid"), losses, strict=False)
     return {f"plan 0.8x of params, {way}": {**how, "kl": loss} for way, loss in pairs}

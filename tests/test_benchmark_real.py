@@ -1,7 +1,5 @@
 """``benchmarks/real.py``: published methods as cuts, and judging, against whole models in memory."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -94,7 +92,6 @@ def test_all_principal_components_are_the_parent(parent: Parent) -> None:
         model(TOKENS.ids)
     stream = torch.cat([functional.normalize(read, dim=1) for read in reads]).double()
     narrow = peer_cut(parent, PCA, 0.5 * Sizes.of(parent).body, scores).cut.narrowing
-    assert narrow is not None
     wanted = torch.linalg.svd(stream).Vh[:24]
     energy = (stream @ torch.from_numpy(narrow.basis.copy())).square().sum()
     assert float(energy) == pytest.approx(float((stream @ wanted.T).square().sum()), rel=1e-4)
@@ -129,9 +126,7 @@ def test_methods_of_one_share_have_equal_parameters(parent: Parent, method: str)
 
 
 @pytest.mark.slow
-def test_rows_of_ours_are_made_by_the_command_and_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_rows_are_made_by_the_command_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     word_tokenizer(saved(tmp_path / "gemma270", "llama"))
     generator = np.random.default_rng(0)
     (tmp_path / "texts").mkdir()

@@ -1,7 +1,5 @@
 """``benchmarks/subnets.py``: what it counts of attacks, and its page of what was measured so far."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -62,9 +60,7 @@ ASKED = {
 
 def asked(model: str, work: Path) -> tuple[Path, JudgingRequest, CutRequest, CutRequest]:
     parent, files = ASKED[model]
-    judging = JudgingRequest(
-        **{name: str(work / file) for name, file in files.items()}, sequences=6, length=12
-    )
+    judging = JudgingRequest(**{one: str(work / file) for one, file in files.items()}, sequences=6, length=12)
     how = CutRequest("output_energy", calibration=str(work / "seen.txt"))
     return work / parent, judging, how, how
 
@@ -72,13 +68,9 @@ def asked(model: str, work: Path) -> tuple[Path, JudgingRequest, CutRequest, Cut
 def measure(model: str, work: Path) -> dict[str, Any]:
     parent, judging, cutting, how = asked(model, work)
     document = sliced(
-        parent,
-        DrawRequest("heads-ffn", 12, Limits(min_macs="0.1x", max_macs="0.99x")),
-        cutting,
-        judging,
-        work / model,
-        "first",
-    )
+        parent, DrawRequest("heads-ffn", 12, Limits(min_macs="0.1x", max_macs="0.99x")), cutting, judging,
+        work / model, "first",
+    )  # fmt: skip
     foretold(parent, how, judging, document, work / model)
     return document
 

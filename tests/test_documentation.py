@@ -1,7 +1,5 @@
 """README and documentation: every command and snippet runs, numbers are those of the measurements."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -42,9 +40,7 @@ def registered() -> Iterator[None]:
 @pytest.mark.built
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_the_snippets_run_and_print_what_is_shown(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snippets_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.environ.get("ZEROLM_DATA")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it
@@ -235,10 +231,9 @@ def make_folder(folder: Path) -> None:
 
 
 @pytest.mark.built
-def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_commands_run(here: Path) -> None:
     pytest.importorskip("transformers")
-    make_folder(tmp_path)
-    monkeypatch.chdir(tmp_path)
+    make_folder(here)
     ran = 0
     for verb in commands().values():
         for example, _ in verb.request.examples:

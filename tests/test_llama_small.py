@@ -1,7 +1,5 @@
 """``benchmarks/llama_small.py``: the cross as it is planned; a small one trained, stopped and published."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
@@ -40,9 +38,7 @@ REQUEST = TrainingRequest(
 def test_the_file_is_the_plan() -> None:
     for plan in (LLAMA, llama_small.RULED, *llama_small.PLANS.values()):
         truth, listed = read(llama_small.FOLDER / plan.file), plan.planned()
-        assert [entry.architecture for entry in truth.architectures] == [
-            one.architecture.choices for one in listed
-        ]
+        assert [e.architecture for e in truth.architectures] == [one.architecture.choices for one in listed]
         assert [entry.id for entry in truth.architectures] == [one.id for one in listed]
         assert len(views(truth)[0].architectures) == len(listed)
         source = read(llama_small.FOLDER / LLAMA.file).source
@@ -125,16 +121,13 @@ def test_a_run_that_was_stopped_goes_on(work: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_another_text_is_refused(work: Path) -> None:
-    (work / "judged.txt").write_text("others")
     (work / "text.txt").write_text(" ".join(f"w{i}" for i in range(2000)))
     (work / "judged.txt").write_text(" ".join(f"w{i}" for i in range(700)))
     with pytest.raises(SystemExit, match="the text made here has SHA-256"):
         llama_small.train_plan(work, ["5k"], 1)
 
 
-def test_what_is_published_is_what_two_networks_reach_again(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_published_two_networks_reach_again(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     llama_small.train_plan(work, ["5k", "9k"], 1)
     llama_small.publish()
     truth = read(work / "llama_small.json")
@@ -155,9 +148,7 @@ def test_what_is_published_is_what_two_networks_reach_again(
     assert all(float(line.split("|")[4]) < 1e-5 for line in table)
 
 
-def test_blocks_are_trained_published_and_held_against_llamas(
-    work: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_blocks_are_trained_and_held_against_llamas(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Training is muP's in both; the llama has one seed, each block two."""
     for plan in (LLAMA, BLOCKS):
         llama_small.train_plan(work, ["5k", "9k"], 1, plan)

@@ -1,7 +1,5 @@
 """``benchmarks/llama_small_findings.py`` on losses that are made by a known law."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -86,9 +84,7 @@ def test_a_ratio_is_worth_what_the_sizes_tell(rows: Path) -> None:
     assert findings._worth(law, 3, law.slope) == 1
 
 
-def test_the_page_says_what_the_law_does(
-    rows: Path, capsys: pytest.CaptureFixture[str], decoders_folder: Path
-) -> None:
+def test_the_page_says_the_law(rows: Path, capsys: pytest.CaptureFixture[str], decoders_folder: Path) -> None:
     findings.show_findings()
     page = capsys.readouterr().out
     agreement = page.split("## Responses")[0]

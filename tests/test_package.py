@@ -1,7 +1,5 @@
 """The package as users get it: an sdist with its tests, a wheel that runs on its own dependencies alone."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -48,7 +46,6 @@ class Built:
 
     @property
     def metadata(self) -> Message:
-        """Return the wheel's metadata."""
         with zipfile.ZipFile(self.wheel) as wheel:
             (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
             return Parser().parsestr(wheel.read(name).decode("utf-8"))
@@ -123,8 +120,7 @@ def test_the_wheel_runs_on_newer_pythons(version: str, built: Built) -> None:
 
 def test_the_metadata_say_what_people_look_for(built: Built) -> None:
     metadata = built.metadata
-    assert metadata["Author"] == "the zerolm authors"
-    assert metadata["License-Expression"] == "Apache-2.0"
+    assert (metadata["Author"], metadata["License-Expression"]) == ("the zerolm authors", "Apache-2.0")
     assert metadata["Requires-Python"] == ">=3.11"
     assert not metadata.get_all("Project-URL")
     classifiers = metadata.get_all("Classifier") or []
@@ -148,8 +144,7 @@ def test_the_sdist_holds_its_tests_and_they_run_there(built: Built) -> None:
     for name in ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "SECURITY.md"):
         assert name in names
     assert {"mkdocs.yml", "docs/index.md", "benchmarks/leaderboard.md", "constraints.txt"} <= names
-    tests = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py")}
-    assert tests <= names
+    assert {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py")} <= names
     ran = run(
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/scores/test_registry.py", cwd=folder
     )

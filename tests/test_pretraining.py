@@ -1,7 +1,5 @@
 """What training takes: operations, memory by what autograd saves, and laws against their own minimum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -52,8 +50,7 @@ def test_chinchilla_divides_where_its_loss_is_least(exponent: float) -> None:
     best = chinchilla(flops)
     assert best.macs * best.tokens * OPERATIONS == pytest.approx(flops)
     macs = best.macs * np.geomspace(0.5, 2, 2001)
-    losses = loss(macs, flops / OPERATIONS / macs)
-    assert macs[losses.argmin()] == pytest.approx(best.macs, rel=2e-3)
+    assert macs[loss(macs, flops / OPERATIONS / macs).argmin()] == pytest.approx(best.macs, rel=2e-3)
     assert chinchilla_tokens(round(best.macs)) == pytest.approx(best.tokens, rel=1e-4)
 
 
@@ -98,18 +95,12 @@ def test_memory_is_what_autograd_saves(space_name: str, sizes: dict[str, Any]) -
     tied, vocab, length = sizes["tied"], 512, 64
     ranges = {name: (value,) for name, value in sizes.items() if name != "tied"}
     space = make_space(
-        space_name,
-        vocab=vocab,
-        positions=256,
-        tied=tied,
-        hidden_per_depth=(1, 1000),
-        ffn_per_hidden=(0.1, 10),
-        **ranges,
-    )
+        space_name, vocab=vocab, positions=256, tied=tied, hidden_per_depth=(1, 1000),
+        ffn_per_hidden=(0.1, 10), **ranges,
+    )  # fmt: skip
     backbone = next(iter(space.backbones()))
     architecture = space.assemble(backbone, [[0] for _ in backbone.blocks])
     config = space.config(architecture)
-    assert config is not None
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config)).train()
     few, many = (saved_bytes(model, sequences, length, vocab) for sequences in (2, 6))
     costs = [

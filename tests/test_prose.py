@@ -1,7 +1,5 @@
 """Pages, help, errors and docstrings keep the house style; the check itself is tested on bad text."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

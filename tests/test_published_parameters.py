@@ -1,7 +1,5 @@
 """The parameter counts that the four benchmarks of microsoft/archai publish, reproduced to the last one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -41,6 +39,5 @@ def test_published_parameters_are_reproduced(name: str, data_folder: Path) -> No
         assert architecture.ends.tied_head == published["AdaEmb"] - positions
         assert ffn_params(architecture) == published["FFN"]
         assert costs["body_params"] - ffn_params(architecture) == published["Attn"]
-        norms = 4 * width * depth + final_norm
-        assert published["nonembedding"] == costs["body_params"] + norms
+        assert published["nonembedding"] == costs["body_params"] + (4 * width * depth + final_norm)
         assert costs["params"] == published["nonembedding"] + published["AdaEmb"]

@@ -1,7 +1,5 @@
 """The structure of the package: rooms in their order, no circles, names and signatures as agreed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

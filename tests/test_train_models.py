@@ -1,7 +1,5 @@
 """``benchmarks/train_models.py``: what it trains on, and that others open what it writes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial

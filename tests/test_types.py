@@ -1,7 +1,5 @@
 """The package's types, and what type checkers say of its benchmarks and to its users."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

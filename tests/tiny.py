@@ -1,7 +1,5 @@
 """Tiny random models of every family, as transformers saves them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +58,6 @@ def model(name: str, seed: int = 0, dtype: str = "float32") -> Any:
 
 
 def saved(folder: Path, name: str, seed: int = 0, dtype: str = "float32", shard: str = "5GB") -> Path:
-    """The folder, with such a model in it."""
     model(name, seed, dtype).save_pretrained(folder, max_shard_size=shard)
     return folder
 
@@ -74,8 +71,7 @@ def word_tokenizer(folder: Path, special: str | None = None) -> None:
     """A tokenizer of 64 words beside the tiny model, so that text can be read."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = {f"w{i}": i for i in range(64)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(64)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     known = {"pad_token": special} if special else {}
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **known).save_pretrained(folder)

@@ -1,7 +1,5 @@
 """A tiny configuration of every family with tensors, with whatever it can have: biases, windows, factors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +139,6 @@ def random_model(kind: str, dtype: str = "float32", **changes: Any) -> Any:
 
 
 def saved(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> Path:
-    """Return the folder, with such a model in it."""
     random_model(kind, dtype, **changes).save_pretrained(folder)
     return folder
 

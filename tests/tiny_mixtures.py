@@ -1,7 +1,5 @@
 """Tiny configurations of mixtures of experts: layers 0 and 1 have a plain FFN where some have one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 SIZES: dict[str, Any] = {

@@ -1,7 +1,5 @@
 """Tiny random models that see, by their type: the stock class, and the parts of its configuration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +66,10 @@ SEEING["qwen2_vl"] = (
     {
         "text_config": DERIVED | ROTATED,
         "vision_config": {
-            "depth": 1,
-            "embed_dim": 16,
-            "num_heads": 2,
-            "mlp_ratio": 1,
-            "hidden_size": 48,
-            "patch_size": 4,
+            "depth": 1, "embed_dim": 16, "num_heads": 2, "mlp_ratio": 1, "hidden_size": 48, "patch_size": 4,
         },
     },
-)
+)  # fmt: skip
 SEEING["kimi_k25"] = (
     "Kimi_K25ForConditionalGeneration",
     {

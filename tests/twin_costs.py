@@ -1,7 +1,5 @@
 """The costs of an architecture, counted matrix by matrix in fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil
 

@@ -1,7 +1,5 @@
 """Small decoders, and an encoder, whose rows fall into blocks of weights of GGUF types; texts for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

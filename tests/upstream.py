@@ -1,7 +1,5 @@
 """The authors' files of published benchmarks, as they publish them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -41,5 +39,4 @@ def gemstones(decoders_folder: Path) -> dict[str, bytes]:
         for corpus in ("fineweb", "fineweb_edu", "dclm"):
             losses = {"step_00047700": 9.0, "main": results[f"{corpus}_loss"]}
             files[f"{GEMSTONE_LOSSES}/{corpus}_losses/Gemstone-{name}.json"] = json.dumps(losses).encode()
-    lines = (json.dumps(run) for run in reversed(runs))
-    return {GEMSTONE_RUNS: "\n".join(lines).encode(), **files}
+    return {GEMSTONE_RUNS: "\n".join(json.dumps(run) for run in reversed(runs)).encode(), **files}

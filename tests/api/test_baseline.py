@@ -1,7 +1,5 @@
 """Scores of models by name, and searches that are to better one."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -88,11 +86,8 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     baseline = result.baseline
     assert result.space.name == "llama"
     assert {name: result.space.settings[name] for name in ("vocab", "tied", "positions", "qkv_bias")} == {
-        "vocab": 1000,
-        "tied": False,
-        "positions": 512,
-        "qkv_bias": False,
-    }
+        "vocab": 1000, "tied": False, "positions": 512, "qkv_bias": False,
+    }  # fmt: skip
     costs = CostModel(context=512).of(baseline.choice.architecture)
     assert baseline.choice.costs == costs == zerolm.score(file, context=512).costs
     assert result.question.budgets == {f"max_{cost}": costs[cost] for cost in ("params", "macs", "kv_bytes")}
@@ -107,7 +102,7 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     again = zerolm.search(**_arguments(tmp_path / "out" / "run.yaml"))
     assert (again.pick, again.baseline) == (result.pick, baseline)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Beside mine" in page
+    assert "Compared with mine" in page
     assert "6 x 256, heads 4, kv 2, ffn 768" in page
     assert "baseline mine" in page  # can be picked
     assert "mine" in result._repr_html_()
@@ -147,8 +142,8 @@ def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Zerolm) ->
     ran = zerolm("search", "llama", "--baseline", file, *flags)
     assert (ran.status, ran.err) == (0, "")
     assert "outside the space: depth 3 (4:9), ffn 777 (384:1024:128)" in " ".join(ran.out.split())
-    assert f"Beside {tmp_path.name}\n" in ran.out
-    told = json.loads(zerolm("search", "--baseline", file, *flags, "--json").out)["question"]["baseline"]
+    assert f"Compared with {tmp_path.name}\n" in ran.out
+    told = zerolm("search", "--baseline", file, *flags, "--json").document["question"]["baseline"]
     assert told["exclusions"] == ["depth 3 (4:9)", "ffn 777 (384:1024:128)"]
     assert told["choice"]["architecture"]["ffn"] == 777
 
@@ -242,7 +237,7 @@ def test_baselines_that_contradict(arguments: dict[str, Any], words: str) -> Non
 
 
 def test_known_decoders_are_listed(zerolm: Zerolm) -> None:
-    rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--known", "--json").out)}
+    rows = {row["name"]: row for row in zerolm("spaces", "--known", "--json").document}
     assert rows.keys() == decoders().keys()
     smol = rows["SmolLM2-135M"]
     assert (smol["params"], smol["kv_bytes"], smol["space"]) == (134_515_008, 23_040, "llama")
@@ -253,7 +248,7 @@ def test_known_decoders_are_listed(zerolm: Zerolm) -> None:
     assert rows["Pythia-70M"]["space"] is None
     text = zerolm("spaces", "--known").out
     assert all(name in text for name in rows)
-    llamas = json.loads(zerolm("spaces", "qwen3", "--known", "--json").out)
+    llamas = zerolm("spaces", "qwen3", "--known", "--json").document
     assert {row["name"] for row in llamas} == {"Qwen3-0.6B", "Qwen3-1.7B"}
     assert "0 published decoders" in zerolm("spaces", "bert", "--known").out
 
@@ -287,10 +282,7 @@ def test_a_named_model_is_repeated_by_its_name(tmp_path: Path, zerolm: Zerolm) -
         (".", "folder '.' has neither config.json nor architecture.json"),
     ],
 )
-def test_an_unknown_model_is_one_line(
-    name: str, words: str, tmp_path: Path, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_unknown_model_is_one_line(name: str, words: str, here: Path, zerolm: Zerolm) -> None:
     for command in (["score", name], ["search", "--baseline", name]):
         zerolm(*command).refused(words)
 
@@ -312,3 +304,12 @@ def test_costs_that_there_are_not_are_no_result(tmp_path: Path) -> None:
         type(report).from_json(
             {**report.to_json(), "scores": [{"score": "geo", "alpha": None, "value": "x"}]}
         )
+
+
+def test_the_folder_of_a_search_stands_for_its_pick(tmp_path: Path) -> None:
+    budgets = {"depth": "4:8", "hidden": "256", "max_params": "20M"}
+    result = zerolm.search("llama", **budgets, top=1)
+    result.save(tmp_path / "first")
+    assert zerolm.score(str(tmp_path / "first")).architecture == result.pick.architecture.choices
+    again = zerolm.search("llama", **budgets, top=1, baseline=str(tmp_path / "first"))
+    assert again.pick.architecture == result.pick.architecture

@@ -1,7 +1,5 @@
 """``zerolm.carve``: the child's folder holds its report, and repeats the carving to the byte."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -80,8 +78,7 @@ def test_a_child_with_its_report_is_the_child_without() -> None:
     _, info = transformers.AutoModelForCausalLM.from_pretrained("child", output_loading_info=True)
     assert not info["unexpected_keys"]
     assert not info["missing_keys"]
-    diagnosis = package.doctor("child")
-    assert diagnosis.rows()[0]["verdict"] == "opens"
+    assert package.doctor("child").rows()[0]["verdict"] == "opens"
     grandchild = package.carve("child", "grandchild", keep_ffn=0.5, **BY_WEIGHTS)
     assert CarvingReport.load("grandchild").to_json() == grandchild.to_json()
 

@@ -1,7 +1,5 @@
 """``zerolm.eval``: results on a text and on tasks that save, load and repeat themselves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ FEW: dict[str, Any] = {"text": "text.txt", "sequences": 6, "length": 12}
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with two models and a text."""
     monkeypatch.chdir(tmp_path)
     word_tokenizer(saved(Path("parent"), "llama"))
     Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
@@ -27,8 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["llama", "bert"])
 def test_it_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     word_tokenizer(saved(Path("other"), name, seed=1))
-    parent = "parent" if name == "llama" else "other"
-    report = package.eval(Path("other"), parent=parent, **FEW)
+    report = package.eval(Path("other"), parent="parent" if name == "llama" else "other", **FEW)
     check_report(report, zerolm, tmp_path / "out")
     assert [row["name"] for row in report.rows()] == ["child", "parent", "random", "uniform"]
     columns = ["perplexity", "kl"] if name == "llama" else ["cosine", "distance"]
@@ -45,8 +41,7 @@ def test_texts_of_several_domains_are_told_apart(zerolm: Zerolm, tmp_path: Path)
     check_report(report, zerolm, tmp_path / "out")
     assert report.measures == ["perplexity", "kl", "loops"]
     assert (report.sequences, report.prompts) == (12, 2)
-    child = report.networks[0]
-    assert report.rows()[0]["kl_on_chat"] == child.domains["chat"]["kl"]
+    assert report.rows()[0]["kl_on_chat"] == report.networks[0].domains["chat"]["kl"]
     for words in ("KL on chat", "perplexity on code", "of 2 looping", "Looping answers"):
         assert words in report.page()
 

@@ -1,7 +1,5 @@
 """A GGUF file as a parent: its children are those of the folder; quantised ones keep all units."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -25,7 +23,6 @@ from zerolm.units.kept_units import Cut, dimensions
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """A tiny llama as a folder, as a file, and as a file in Q8_0."""
     work = tmp_path_factory.mktemp("places")
     torch.manual_seed(0)
     settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "head_dim": 16}
@@ -33,14 +30,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     checkpoint = Checkpoint.open(work / "folder")
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), work / "whole.gguf")
     zerolm.carve(
-        work / "whole.gguf",
-        keep=1,
-        format="gguf",
-        max_weight_bytes="0.3x",
-        types="Q8_0",
-        criterion="capacity",
-        out=work / "typed",
-    )
+        work / "whole.gguf", keep=1, format="gguf", max_weight_bytes="0.3x", types="Q8_0",
+        criterion="capacity", out=work / "typed",
+    )  # fmt: skip
     return work / "folder", work / "whole.gguf", work / "typed"
 
 

@@ -1,7 +1,5 @@
 """``zerolm.bench.train``: a result like all others, and a file that the other commands take."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -54,8 +52,7 @@ def test_the_file_is_a_benchmark_with_what_was_trained(report: LabelsReport, tmp
         assert row.body_params <= 15_000
         assert network.classes == truth.source["vocabulary"]
     assert [len(entry.repeats.get("loss", ())) for entry in truth.architectures] == [2, 0, 2, 0, 0]
-    assert truth.source["noise"]["runs"] == 6
-    assert truth.source["noise"]["networks"] == 2
+    assert (truth.source["noise"]["runs"], truth.source["noise"]["networks"]) == (6, 2)
     assert truth.source["tokens"] == 160
     assert sorted(truth.architectures[0].results) == [
         "loss", "loss after 128 tokens", "loss after 32 tokens", "loss after 64 tokens",
@@ -107,9 +104,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "words"), WRONG.values(), ids=WRONG)
-def test_wrong_input_is_one_line(
-    given: dict[str, Any], words: str, report: LabelsReport, place: Path
-) -> None:
+def test_wrong_input(given: dict[str, Any], words: str, report: LabelsReport, place: Path) -> None:
     (place / "rows.json").write_text(json.dumps(report.benchmark))
     (place / "short.txt").write_text("a few words")
     before = sorted(path.name for path in place.iterdir())

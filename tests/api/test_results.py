@@ -1,7 +1,5 @@
 """Results: small where they are shown, the same when they are saved, loaded and repeated."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -81,16 +79,14 @@ def spoilt(document: Any) -> Iterator[Any]:
             changed[place] = other
             yield changed
         if isinstance(value, dict | list) and value:
-            inner = value if isinstance(value, dict) else value[:1]
-            for deeper in spoilt_once(inner):
+            for deeper in spoilt_once(value if isinstance(value, dict) else value[:1]):
                 changed = dict(document) if isinstance(document, dict) else list(document)
                 changed[place] = deeper if isinstance(value, dict) else [*deeper, *value[1:]]
                 yield changed
 
 
 def spoilt_once(document: Any) -> Iterator[Any]:
-    places = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
-    for place, _ in places:
+    for place, _ in list(document.items()) if isinstance(document, dict) else list(enumerate(document)):
         for other in (EVIL * 40, [EVIL], -3, None):
             changed = dict(document) if isinstance(document, dict) else list(document)
             changed[place] = other
@@ -98,9 +94,7 @@ def spoilt_once(document: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", ["score", "calibrate", "ablate", "bench"])
-def test_a_spoilt_result_is_refused_or_harmless(
-    name: str, labels: Path, architecture: Path, tmp_path: Path
-) -> None:
+def test_spoilt_results_do_no_harm(name: str, labels: Path, architecture: Path, tmp_path: Path) -> None:
     """What a stranger may have written is shown escaped and short, or refused in one line."""
     out = tmp_path / "out"
     MAKERS[name](labels, architecture).save(out)
@@ -119,14 +113,10 @@ def test_a_spoilt_result_is_refused_or_harmless(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "no run.yaml"),
-        ("command: nothing\n", "'nothing'"),
-        ("command: bench ls\n", "writes none"),
-        ("[]", "mapping"),
-        ("command: score\n", "cannot be read"),
-        ("command: [score]\n", "no result"),
+        (None, "no run.yaml"), ("command: nothing\n", "'nothing'"), ("command: bench ls\n", "writes none"),
+        ("[]", "mapping"), ("command: score\n", "cannot be read"), ("command: [score]\n", "no result"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_result_is_not_loaded(text: str | None, words: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "run.yaml").write_text(text)
@@ -135,8 +125,7 @@ def test_what_is_no_result_is_not_loaded(text: str | None, words: str, tmp_path:
 
 
 def test_a_result_of_another_command_is_refused(labels: Path, architecture: Path, tmp_path: Path) -> None:
-    report = MAKERS["score"](labels, architecture)
-    report.save(tmp_path / "out")
+    MAKERS["score"](labels, architecture).save(tmp_path / "out")
     with pytest.raises(ValueError, match="of score, not of search"):
         type(zerolm.search("bert", **SEARCH)).load(tmp_path / "out")
 
@@ -167,9 +156,7 @@ def test_a_long_result_stays_short_and_says_what_it_leaves_out() -> None:
     assert "<script" not in html
 
 
-def test_a_configuration_that_moved_finds_what_lies_beside_it(
-    labels: Path, tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_moved_configurations_find_what_lies_beside(labels: Path, tmp_path: Path, zerolm: Zerolm) -> None:
     report = MAKERS["calibrate"](labels, labels)
     report.save(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / "moved")

@@ -1,7 +1,5 @@
 """The vocabulary as a choice: against all architectures with all vocabularies, one by one."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -56,13 +54,10 @@ def test_no_architecture_with_any_vocabulary_is_better(budgets: dict[str, int], 
     result = zerolm.search("llama", vocabularies=SIZES, text=text, context=context, **SPACE, **budgets)
     assert result.best[0].score == pytest.approx(best, rel=1e-12)
     every = {one.vocab: one for one in result.vocabularies}
-    chosen = result.space.settings["vocab"]
-    assert every[chosen].score == result.best[0].score
-    assert every[300].context == context
-    assert every[300].budgets == budgets
+    assert every[result.space.settings["vocab"]].score == result.best[0].score
+    assert (every[300].context, every[300].budgets) == (context, budgets)
     assert every[700].bytes_per_token == counts.size / counts.tokens[700] > every[300].bytes_per_token
-    again = type(result).from_json(result.to_json())
-    assert again.to_json() == result.to_json()
+    assert type(result).from_json(result.to_json()).to_json() == result.to_json()
     assert "By vocabulary" in result.page()
 
 
@@ -83,8 +78,7 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("".join(parts))
     counts = token_counts(str(file), [257])
-    assert counts.size == 20 * 600
-    assert counts.tokens[257] == 20 * 600
+    assert (counts.size, counts.tokens[257]) == (20 * 600, 20 * 600)
 
 
 @pytest.mark.parametrize(

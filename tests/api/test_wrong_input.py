@@ -1,7 +1,5 @@
 """Wrong values of any keyword of any verb: a ``ValueError`` in one line, and nothing written."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
@@ -20,19 +18,14 @@ from zerolm.verbs import commands
 from zerolm.verbs.call import function_of
 
 JUNK = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
+    st.none(), st.booleans(), st.integers(),
     st.sampled_from([0, -1, 10**400, -(10**400), 2**63, math.nan, math.inf, -math.inf, 1e308, -0.0]),
-    st.floats(),
-    st.text(max_size=12),
-    st.binary(max_size=6),
+    st.floats(), st.text(max_size=12), st.binary(max_size=6),
     st.sampled_from(["\0", "nan", "1:2:3:4", "9" * 5000, "x" * 300, "../..", "\ud800", "1e999", "a,,b"]),
     st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=3), st.binary(max_size=3)), max_size=3),
-    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-    st.just(object()),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2), st.just(object()),
     st.just(Path("nowhere")),
-)
+)  # fmt: skip
 LASTING = {"lab proxies", "lab bench"}
 """Commands that go to the user's cache with what is right."""
 
@@ -100,11 +93,8 @@ def test_junk_beside_a_right_target(data: st.DataObject) -> None:
 
 
 TAKEN = {
-    ("score", "architecture"),
-    ("score", "calibration"),
-    ("search", "calibration"),
-    ("calibrate", "labels"),
-}
+    ("score", "architecture"), ("score", "calibration"), ("search", "calibration"), ("calibrate", "labels"),
+}  # fmt: skip
 """Commands with their settings that take, for a path, the object of that name."""
 
 

@@ -1,7 +1,5 @@
 """Calibrations: thresholds, determinism, one ranking everywhere, and judges that hide what they judge on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -87,8 +85,7 @@ def test_the_order_of_labels_is_irrelevant(name: str, method: str, seed: int) ->
 @pytest.mark.parametrize("method", ["dictionary", "gp"])
 def test_a_repeated_pool_is_a_part_of_the_whole(method: str) -> None:
     """Columns that were cut out of a larger pool are those that a pool of its own would compute."""
-    labels = labelled("flexibert", 20)
-    cut = part(labels, np.array([3, 1, 4, 15, 9, 2, 6, 5]))
+    cut = part(labelled("flexibert", 20), np.array([3, 1, 4, 15, 9, 2, 6, 5]))
     own = replace(cut, pool=Pool.of(cut.pool.architectures))
     others = pool_of("flexibert", 10, 1)
     assert calibrate(cut, method).rank(others) == pytest.approx(calibrate(own, method).rank(others), rel=1e-9)
@@ -97,8 +94,7 @@ def test_a_repeated_pool_is_a_part_of_the_whole(method: str) -> None:
 def test_few_labels_weigh_all_rivals_alike() -> None:
     for count in (LABELS_NEEDED["stack"], rivals.LEAST_STACKED - 1):
         calibration = calibrate(labelled("gpt2", count), seed=1)
-        assert calibration.method == "stack"
-        assert calibration.weights == dict.fromkeys(RIVALS, 0.25)
+        assert (calibration.method, calibration.weights) == ("stack", dict.fromkeys(RIVALS, 0.25))
 
 
 def test_stack_trusts_what_sees_the_cause() -> None:
@@ -144,9 +140,7 @@ def test_stack_goes_on_beyond_the_labels() -> None:
     for seed in range(6):
         seen = np.random.default_rng(seed).permutation(order[:100])[:20]
         labels = Labels("gpt2", {}, "loss", False, everything.take(seen), result[seen])
-        ranks = [
-            calibrate(labels, method, seed=seed).rank(larger) for method in ("stack", "gp", "dictionary")
-        ]
+        ranks = [calibrate(labels, m, seed=seed).rank(larger) for m in ("stack", "gp", "dictionary")]
         taus.append(kendall(np.array(ranks), size[order[200:]]))
     stack, process, dictionary = np.mean(taus, axis=0)
     assert stack > 0.9 > process > dictionary
@@ -154,9 +148,7 @@ def test_stack_goes_on_beyond_the_labels() -> None:
 
 @settings(max_examples=portion(20))
 @given(SPACES, st.sampled_from(METHODS), st.integers(0, 10**6), st.booleans())
-def test_what_is_expected_never_falls_where_the_score_rises(
-    name: str, method: str, seed: int, higher: bool
-) -> None:
+def test_expectations_never_fall_where_scores_rise(name: str, method: str, seed: int, higher: bool) -> None:
     labels, others = labelled(name, 14, seed, higher=higher, noise=0.2), pool_of(name, 40, seed + 1)
     try:
         calibration = calibrate(labels, method, seed=seed)
@@ -164,7 +156,6 @@ def test_what_is_expected_never_falls_where_the_score_rises(
         assume(False)
     order = np.argsort(calibration.rank(others), kind="stable")
     expectations = expected_of(calibration, others.architectures)
-    assert expectations is not None
     means = np.array([expectations[i].mean for i in order]) * (1 if higher else -1)
     assert (np.diff(means) >= -1e-9 * np.abs(means).max()).all()
 
@@ -228,8 +219,7 @@ def test_every_label_is_hidden_equally_often(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(validation, "fitted", spy)
     labels = labelled("gpt2", 17)
     assert judge(labels, "dictionary").folds == len(seen) == FOLDS * REPEATS[0]
-    counts = np.bincount(np.concatenate(seen), minlength=17)
-    assert (counts == (FOLDS - 1) * REPEATS[0]).all()
+    assert (np.bincount(np.concatenate(seen), minlength=17) == (FOLDS - 1) * REPEATS[0]).all()
 
 
 def test_the_judge_is_deterministic_and_sane() -> None:
@@ -244,8 +234,7 @@ def test_the_judge_is_deterministic_and_sane() -> None:
 
 
 def test_the_judge_finds_nothing_in_noise() -> None:
-    labels = labelled("gpt2", 60)
-    noise = replace(labels, result=-np.abs(np.random.default_rng(0).normal(size=60)))
+    noise = replace(labelled("gpt2", 60), result=-np.abs(np.random.default_rng(0).normal(size=60)))
     found = judge(noise, "gp")
     assert abs(1.0 if found.tau is None else found.tau) < 0.25
     assert (found.width or 0.0) > 0.8 * (found.label_width or 0.0) > 0
@@ -262,7 +251,6 @@ def test_expectations_are_in_the_unit_of_the_metric(higher: bool) -> None:
     labels = labelled("gpt2", 40, higher=higher)
     calibration = calibrate(labels, "gp")
     found = expected_of(calibration, labels.pool.architectures)
-    assert found is not None
     known = labels.result if higher else -labels.result
     assert all(one.low <= one.mean <= one.high for one in found)
     assert np.mean([one.low <= value <= one.high for one, value in zip(found, known, strict=True)]) > 0.85

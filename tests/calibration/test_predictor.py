@@ -1,7 +1,5 @@
 """Predictions with intervals: their scale, what must not change them, what lies beyond the labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibrations with fifty labels of published benchmarks, judged on the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +41,6 @@ class Trial:
             ranks = [*(one.rank(hidden) for one in fitted), make_score("geo").of_many(hidden.batch)]
             taus.append(kendall(np.array(ranks), known))
             found = fitted[0].predict(hidden)
-            assert found is not None
             covered.append(np.mean((found.low <= known) & (known <= found.high)))
             ordered = np.sort(result[seen])
             widths.append((np.mean(found.high - found.low), ordered[-2] - ordered[1]))

@@ -1,7 +1,5 @@
 """Children of every family: the bytes that were first proven, and what llama.cpp opens."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
@@ -69,7 +67,6 @@ def some_cut(checkpoint: Checkpoint, kind: str) -> Cut:
 
 
 def repaired(checkpoint: Checkpoint, cut: Cut) -> Repaired:
-    """New output matrices of the first layer, as the parent stores them."""
     first, generator, arrays = cut.layers[0], np.random.default_rng(2), {}
     inner = len(first["groups"]) * cut.parent.unit_sizes["q"][1]
     for role, width in (("o", inner), ("down", len(first["ffn"]))):

@@ -1,7 +1,5 @@
 """Where networks run, in which type and memory: the same child, one within rounding, or one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +39,6 @@ LITTLE = 1 << 16
 
 
 def half_of(whole: Cut) -> Cut:
-    """Every second neuron of each layer."""
     layers = (LayerCut(one.layer, {**one.kept, "ffn": one["ffn"][::2]}) for one in whole.layers)
     return replace(whole, layers=tuple(layers))
 
@@ -85,8 +82,7 @@ def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_pa
     wide, rounded = (importances(each, MANY) for each in (network, narrow))
     for kind in ("groups", "ffn"):
         np.testing.assert_allclose(rounded[kind], wide[kind], rtol=0.05, atol=1e-3 * np.max(wide[kind]))
-    whole = Cut.whole(dimensions_of(network))
-    half = half_of(whole)
+    half = half_of(Cut.whole(dimensions_of(network)))
     losses = [Loss(Blocks(each, MANY.batches(4))).of_cut(half) for each in (network, narrow)]
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
 
@@ -134,8 +130,7 @@ def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
 @pytest.mark.parametrize("name", ["gemma2", "qwen2_tied"])
 def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = model(name)
-    whole = Cut.whole(dimensions_of(network))
-    half = half_of(whole)
+    half = half_of(Cut.whole(dimensions_of(network)))
     blocks = Blocks(network, TOKENS.batches(3))
     wanted = Loss(blocks).of_cut(half)
     monkeypatch.setattr(blocks_module, "LOGITS", 64 * 3 * 4)  # four of ten tokens
@@ -143,9 +138,7 @@ def test_few_logits_at_a_time_tell_the_same(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("no_least")
-def test_a_proof_layer_by_layer_sees_a_network_that_is_wired_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_by_layers_sees_another_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of equal weights are equal; the last norm's epsilon is in none of them."""
     parent = saved(tmp_path / "parent", "llama")
     monkeypatch.setattr("zerolm.children.verify.compare_blocks", lambda *_: formats)
@@ -209,7 +202,6 @@ MATRIX = "model.layers.1.mlp.down_proj.weight"
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A parent in float16, in the folder in which commands run."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     folder = saved(Path("parent"), "llama", dtype="float16")
@@ -243,9 +235,7 @@ def test_a_repaired_matrix_that_its_type_does_not_hold(parent: Path, zerolm: Zer
     ("where", "words"),
     [(".layers.1.", "the gradients of layer 0 are not finite"), (".layers.", "the activations of layer 0")],
 )
-def test_activations_that_overflow_name_their_layer(
-    where: str, words: str, parent: Path, zerolm: Zerolm
-) -> None:
+def test_overflowing_sums_name_their_layer(where: str, words: str, parent: Path, zerolm: Zerolm) -> None:
     scaled(parent, lambda name: 60_000.0 if where in name else None)
     for cut in ("--max-params", "--keep-ffn"):
         share = ".9x" if cut == "--max-params" else ".5"

@@ -1,7 +1,5 @@
 """Carvings in which tokens leave: the folder, its proof, its recipe, tables of all families, refusals."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -41,7 +39,6 @@ from zerolm.text.encoding import separator
 
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses are measured on little of a text, and of few sizes."""
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
     monkeypatch.setattr(planned_size, "SHARES", (1.2, 1.0, 0.7, 0.4))
 
@@ -61,9 +58,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cut(
     parent: Path, out: Path | None, text: Path | None, size: str | None, keep: Any = None, **more: Any
 ) -> Any:
-    """Carve with a vocabulary of this size."""
-    tokens = more.pop("tokens", None)
-    request = SizeRequest.of(keep, vocabulary=VocabularyRequest(size, tokens), **more)
+    request = SizeRequest.of(keep, vocabulary=VocabularyRequest(size, more.pop("tokens", None)), **more)
     methods = Methods() if text is None else Methods(text=str(text), sequences=4, length=16)
     return carve(parent, request, methods, Destination(out))
 
@@ -193,7 +188,6 @@ def test_exact_predictions_are_not_measured() -> None:
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
-    """Carve within a budget of parameters, with what is usual on a text."""
     form = more.pop("form", "hf")
     limits = {"max_params": budget} if isinstance(budget, str) else budget
     size = SizeRequest.of(more.pop("keep", None), limits, **more)
@@ -224,8 +218,7 @@ def test_tokens_and_types_are_chosen_together(
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
     monkeypatch.setattr(planned_size, "NOISE", 0.0)
-    budget = {"max_weight_bytes": "0.5x"}
-    carved = usual(parent, text, tmp_path / "child", budget=budget, form="gguf")
+    carved = usual(parent, text, tmp_path / "child", budget={"max_weight_bytes": "0.5x"}, form="gguf")
     rows = carved.vocabulary.sizes
     chosen = min(rows, key=lambda row: (row.tokens + row.rest, -row.size))
     limit = int(0.5 * carved.costs["parent"]["weight_bytes"])
@@ -234,8 +227,7 @@ def test_tokens_and_types_are_chosen_together(
     assert carved.costs["child"]["weight_bytes"] <= limit
     assert {row.unit: row.after for row in carved.units}["tokens"] == chosen.size
     (file,) = (tmp_path / "child").glob("*.gguf")
-    header = read_gguf_header(file)
-    assert header.tensors["token_embd.weight"][1] == chosen.size
+    assert read_gguf_header(file).tensors["token_embd.weight"][1] == chosen.size
     whole = usual(parent, text, budget={"max_weight_bytes": "0.6x"}, form="gguf", keep={"all": 1})
     assert whole.vocabulary.child == ROWS  # --keep 1 keeps tokens, too
 
@@ -281,7 +273,6 @@ def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) 
 
 
 def losses_start(checkpoint: Checkpoint) -> int:
-    """The token that a text is read after."""
     return int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
 
 
@@ -353,16 +344,12 @@ def test_a_text_streams_and_is_counted_once(parent: Path, tmp_path: Path) -> Non
 TABLE = 64
 LISTED = [40, 43, 57]
 ODD = {
-    "bert": "a head with a bias",
-    "distilbert": "a head with a bias of another name",
-    "deberta-v2": "a head of its own matrix",
-    "electra": "an embedding narrower than the stream",
-    "gptj": "an untied head with a bias",
-    "opt": "tied, positions begin behind two rows",
-    "gemma4_text": "embeddings of each layer",
-    "qwen3_5_text": "layers without attention",
+    "bert": "a head with a bias", "distilbert": "a head with a bias of another name",
+    "deberta-v2": "a head of its own matrix", "electra": "an embedding narrower than the stream",
+    "gptj": "an untied head with a bias", "opt": "tied, positions begin behind two rows",
+    "gemma4_text": "embeddings of each layer", "qwen3_5_text": "layers without attention",
     "mixtral": "experts",
-}
+}  # fmt: skip
 
 
 def words(folder: Path) -> None:

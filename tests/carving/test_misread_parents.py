@@ -3,8 +3,6 @@
 Each misreading is put in where zerolm reads a parent; stock software reads the folder as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,8 +154,7 @@ def test_a_misread_parent_is_refused(name: str, tmp_path: Path, monkeypatch: Pat
     parent, flags = misreading.parent(tmp_path / "parent"), dict(misreading.flags)
     if "keep_vocab" in flags:
         flags["text"] = str(tmp_path / "text.txt")
-    child = carve(parent, tmp_path / "right", **flags)
-    assert child.verified is not None
+    assert carve(parent, tmp_path / "right", **flags).verified is not None
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))  # nothing of the parent as it is
     misreading.patch(monkeypatch)
     with pytest.raises(ValueError, match=misreading.refusal):

@@ -1,7 +1,5 @@
 """What tokens and repair are worth on the trained models, with few sequences and loose margins."""
 
-from __future__ import annotations
-
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path

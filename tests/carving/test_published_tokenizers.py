@@ -1,7 +1,5 @@
 """Tokenizers with published rules in llama.cpp, also with fewer tokens; chat templates go there and back."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -98,8 +96,7 @@ def any_character(drawn: random.Random) -> str:
 
 
 def compared(name: str, tokenizer: Any, reader: Any, count: int) -> None:
-    turns = list(tokenizer.get_added_vocab())
-    compare_with(reader, tokenizer, list(strings(count, turns)))
+    compare_with(reader, tokenizer, list(strings(count, list(tokenizer.get_added_vocab()))))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -136,8 +133,7 @@ def test_fewer_tokens(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     wanted = theirs.convert_ids_to_tokens(theirs(text.read_text("utf-8"))["input_ids"])
     assert ours.convert_ids_to_tokens(ours(text.read_text("utf-8"))["input_ids"]) == wanted
     file = next((tmp_path / "gguf").glob("*.gguf"))
-    reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
-    compared(name, ours, reader, STRINGS // 10)
+    compared(name, ours, llama_cpp.Llama(str(file), vocab_only=True, verbose=False), STRINGS // 10)
 
 
 @pytest.mark.skipif("ZEROLM_REAL" not in os.environ, reason="ZEROLM_REAL names no folder of real models")
@@ -204,9 +200,7 @@ def test_templates_go_into_a_file_and_come_back(arrange, tmp_path: Path) -> None
     carve(parent, SizeRequest.of(keep={"ffn": 0.5}), Methods(), Destination(tmp_path / "child", "gguf"))
     file = next((tmp_path / "child").glob("*.gguf"))
     fields = {name: field.contents() for name, field in GGUFReader(file).fields.items() if KEY in name}
-    wanted: dict[str, object] = {
-        KEY if name == "default" else f"{KEY}.{name}": text for name, text in named.items()
-    }
+    wanted: dict[str, object] = {KEY if n == "default" else f"{KEY}.{n}": text for n, text in named.items()}
     assert sorted(fields.pop(f"{KEY}s", [])) == sorted(named.keys() - {"default"})
     assert fields == wanted
     reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)

@@ -1,7 +1,5 @@
 """A recipe builds the same bytes again; a carving takes no model or text for another."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -34,7 +32,7 @@ def test_the_same_bytes_again(case: str, tmp_path: Path) -> None:
     name, wishes = CASES[case]
     parent = saved(tmp_path / "parent", name)
     child = carve(parent, tmp_path / "child", **wishes)
-    again = rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
+    again = rebuild(tmp_path / "child", parent, tmp_path / "again")
     ours, theirs = contents(tmp_path / "child"), contents(tmp_path / "again")
     assert ours["model.safetensors"] == theirs["model.safetensors"]
     assert ours["config.json"] == theirs["config.json"]
@@ -65,7 +63,7 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
     carve(parent, recipe.parent, keep_ffn=0.5, text=tmp_path / "text", sequences=12, length=16)
     with pytest.raises(ValueError, match="give it by --text FILE"):
         rebuild(recipe, parent, tmp_path / "again")
-    with pytest.raises(ValueError, match="but the recipe was made with"):
+    with pytest.raises(ValueError, match="the recipe was made with another text"):
         rebuild(recipe, parent, tmp_path / "again", text=tmp_path / "other")
     assert not (tmp_path / "again").exists()
     rebuild(recipe, parent, tmp_path / "again", text=tmp_path / "text")
@@ -96,16 +94,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A parent, and the recipe of a child."""
     folder = tmp_path_factory.mktemp("sound")
     carve(saved(folder / "parent", "llama"), folder / "child", keep_ffn=0.5)
     return folder / "parent", json.loads((folder / "child" / "recipe.json").read_text())
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_recipe_is_refused_in_one_line(
-    case: str, sound: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_wrong_recipe_is_refused(case: str, sound: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     (parent, recipe), (change, words) = sound, WRONG[case]
     (tmp_path / "wrong.json").write_text(json.dumps(recipe | change))
     with pytest.raises(ValueError, match=words) as told:
@@ -115,7 +110,6 @@ def test_a_wrong_recipe_is_refused_in_one_line(
 
 
 def shuffled_copy(folder: Path, target: Path) -> Path:
-    """Return a copy whose FFN rows stand in another order, and whose file is said to be as old."""
     shutil.copytree(folder, target)
     file = target / "model.safetensors"
     weights = load_file(file)
@@ -155,20 +149,6 @@ def test_units_are_those_of_the_model_that_is_carved(
     assert units(tmp_path / "second") == mirrored != units(tmp_path / "first")
 
 
-def test_a_recipe_is_refused_for_shuffled_weights(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    """All extremes of all tensors are the same."""
-    parent = saved(tmp_path / "parent", "llama")
-    other = shuffled_copy(parent, tmp_path / "other")
-    carve(parent, tmp_path / "child", keep_ffn=0.5)
-    recipe = ("--recipe", str(tmp_path / "child" / "recipe.json"), "--out", str(tmp_path / "again"))
-    ran = zerolm("carve", str(other), *recipe)
-    assert (ran.status, ran.out) == (2, "")
-    assert "it was made for a parent with other weights: 'parent'" in ran.err
-    assert not (tmp_path / "again").exists()
-    moved = parent.rename(tmp_path / "moved")
-    assert zerolm("carve", str(moved), *recipe).status == 0
-
-
 def test_a_rebuilt_child_with_other_bytes_is_told_of(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent, file = saved(tmp_path / "parent", "llama"), tmp_path / "recipe.json"
     carve(parent, tmp_path / "child", keep_ffn=0.5)
@@ -178,5 +158,5 @@ def test_a_rebuilt_child_with_other_bytes_is_told_of(zerolm: Callable[..., Any],
         flags = ("--recipe", str(file), "--out", str(tmp_path / "again"), "--force")
         ran = zerolm("carve", str(parent), *flags)
         assert ran.status == 0
-        words = "differs from the child that the recipe describes (then torch 0.1; now zerolm"
+        words = "differs from the child that the recipe describes (then torch 0.1, now zerolm"
         assert (words in ran.err) == told

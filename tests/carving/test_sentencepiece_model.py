@@ -1,7 +1,5 @@
 """A ``tokenizer.model`` is cut with its ``tokenizer.json``: SentencePiece itself reads strings as before."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import cache
@@ -30,18 +28,12 @@ STRINGS = [line for text in CORPUS for line in text.splitlines() if line.strip()
 
 @cache
 def trained(kind: str) -> bytes:
-    """A model of SentencePiece, of bytes where it is a BPE."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(STRINGS),
-        model_writer=written,
-        model_type=kind,
-        vocab_size=800,
-        byte_fallback=kind == "bpe",
-        character_coverage=0.985 if kind == "bpe" else 1.0,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
+        sentence_iterator=iter(STRINGS), model_writer=written, model_type=kind, vocab_size=800,
+        byte_fallback=kind == "bpe", character_coverage=0.985 if kind == "bpe" else 1.0,
+        hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
     return written.getvalue()
 
 

@@ -1,7 +1,5 @@
 """What a carving is asked for and runs through the network: losses of whole cuts, and its time."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving import pace as pacing
-from zerolm.carving.amount import loss_by_twice
 from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
@@ -24,12 +21,12 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.opener import mapped_model, open_model
+from zerolm.networks.opener import open_model
 from zerolm.planning.size_request import SizeRequest
 from zerolm.settings.request import build, settings_of
 from zerolm.text.calibration import tokens_of
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions
-from zerolm.units.pruning import apply_in_memory, dimensions_of
+from zerolm.units.pruning import apply_in_memory
 from zerolm.verbs.carve import CarveSettings
 
 
@@ -42,7 +39,7 @@ def running(folder: Path) -> Session:
 def test_the_loss_of_a_cut_is_that_of_the_carved_network(name: str, tmp_path: Path) -> None:
     run = running(saved(tmp_path / "parent", name))
     cut = Cut.whole(dimensions(run.checkpoint))
-    assert run.loss(cut) == pytest.approx(0.0, abs=1e-6)
+    assert 0.0 <= run.loss(cut) < 1e-6  # rounding is no negative loss
     groups = cut.layers[0]["groups"][: -1 if name in ("llama", "gemma2") else None]
     first = LayerCut.of(0, groups, cut.layers[0]["ffn"])
     alone = LayerCut.of(1, cut.layers[1]["groups"], np.arange(0, cut.parent.ffn, 2))
@@ -78,13 +75,10 @@ def test_random_tokens_are_none_that_no_text_holds(tmp_path: Path) -> None:
         ("bert", {"shape": "per-layer"}, "predicted"),
     ],
 )
-def test_a_foretold_loss_says_whether_repair_is_in_it(
-    name: str, others: dict[str, Any], foretold: str, tmp_path: Path
-) -> None:
+def test_losses_say_if_repaired(name: str, others: dict[str, Any], foretold: str, tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name)
     wishes = {"budgets": {"max_params": "0.9x"}, "text": "random", "sequences": 12, "length": 12}
-    losses = carve(parent, **wishes, **others).losses
-    assert list(losses) == [foretold, "measured"]
+    assert list(carve(parent, **wishes, **others).losses) == [foretold, "measured"]
 
 
 @pytest.mark.parametrize(("name", "repair"), [("llama", "least-squares"), ("bert", "none")])
@@ -103,13 +97,6 @@ def test_sizes_by_shares_have_losses_too(name: str, repair: str, tmp_path: Path)
     assert written.losses["measured"] == planned.losses["measured"]
     assert ("repaired" in written.losses) == (repair != "none")
     assert written.losses.get("repaired", 0.0) < written.losses["measured"]
-
-
-def test_a_cut_that_moves_nothing_loses_nothing(tmp_path: Path) -> None:
-    """Rounding is not told as a negative loss."""
-    network = mapped_model(Checkpoint.open(saved(tmp_path / "parent", "llama")))
-    blocks = Blocks(network, [{"input_ids": torch.randint(64, (2, 16))}])
-    assert 0.0 <= Loss(blocks).of_cut(Cut.whole(dimensions_of(network))) < 1e-6
 
 
 PARENT = Dimensions(depth=28, hidden=1024, heads=16, kv_heads=8, head_size=128, ffn=3072)
@@ -201,16 +188,6 @@ def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytes
         carve(parent, keep_ffn=0.5, for_=5.0)
 
 
-@given(st.floats(0, 10), st.floats(0, 1e6), st.integers(4, 1 << 20), st.integers(2, 8))
-def test_twice_the_tokens_leave_what_the_law_says(a: float, b: float, tokens: int, fewer: int) -> None:
-    by_all, by_fewer = a + b / tokens, a + fewer * b / tokens
-    assert loss_by_twice(by_all, by_fewer, fewer) == pytest.approx(a + b / (2 * tokens), abs=1e-9)
-
-
-def test_more_tokens_never_cost() -> None:
-    assert loss_by_twice(0.2, 0.1, 4) == 0.2
-
-
 SHARES = st.dictionaries(
     st.sampled_from(["ffn", "heads", "layers", "hidden"]), st.floats(0, 1, exclude_min=True)
 )
@@ -250,13 +227,10 @@ def test_a_space_says_the_shape_unless_one_is_given() -> None:
         (SizeRequest.of({}, {"max_params": 9}), "random", ("surgeon", "prices", "least-squares")),
     ],
 )
-def test_what_is_not_named_suits_the_text(
-    size: SizeRequest, text: str | None, usual: tuple[str, str, str]
-) -> None:
+def test_what_is_not_named_fits(size: SizeRequest, text: str | None, usual: tuple[str, str, str]) -> None:
     methods = methods_of(size, MethodRequest(text=text, seed=3))
     assert (methods.criterion, methods.plan, methods.repair) == usual
-    assert methods.text == (text or ("generated" if usual[0] == "surgeon" else None))
-    assert methods.seed == 3
+    assert (methods.text, methods.seed) == (text or ("generated" if usual[0] == "surgeon" else None), 3)
     named = methods_of(size, MethodRequest("prefix", "heuristic", text, repair="none"))
     assert (named.criterion, named.plan, named.repair) == ("prefix", "heuristic", "none")
 

@@ -1,7 +1,5 @@
 """Calibration tokens: spread over the text, padded or random, and errors that say what is wrong."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from zerolm.text.tokens import LEAST_FILLED, Tokens, line_tokens, random_tokens,
 
 
 def words(*, special: bool, around: str = "[CLS] $A [SEP]") -> PreTrainedTokenizerFast:
-    """A tokenizer of the words w0 to w99, after [PAD], [CLS] and [SEP]; ``special`` ones stand ``around``."""
     vocabulary = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2} | {f"w{n}": n + 3 for n in range(100)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="[PAD]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -79,8 +76,7 @@ def test_batches_of_the_shortest_first_pad_least() -> None:
     tokens = line_tokens(Text("\n".join(lines), "hash"), words(special=False), 9, 9)
     order = tokens.shortest_first()
     assert order.tolist() == [1, 5, 3, 6, 0, 2, 4]
-    widths = [batch["input_ids"].shape[1] for batch in tokens.rows(order).batches(2)]
-    assert widths == [1, 3, 7, 7]
+    assert [batch["input_ids"].shape[1] for batch in tokens.rows(order).batches(2)] == [1, 3, 7, 7]
     assert random_tokens(10, 3, 4).shortest_first().tolist() == [0, 1, 2]
 
 
@@ -108,14 +104,11 @@ def test_filled_batches_hold_each_sequence_once_and_little_padding(lengths: list
     longest = max(lengths)
     mask = torch.tensor([[1] * each + [0] * (longest - each) for each in lengths])
     ids = torch.arange(mask.numel()).reshape(mask.shape)
-    tokens = Tokens(ids, mask)
-    batches = tokens.filled(size)
+    batches = Tokens(ids, mask).filled(size)
     rows = [(row[keep.bool()]).tolist() for b in batches for row, keep in zip(*b.values(), strict=True)]
     assert sorted(rows) == sorted(row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True))
     widths = [b["input_ids"].shape for b in batches]
-    assert all(
-        b["attention_mask"].sum(1).max() == width for b, (_, width) in zip(batches, widths, strict=True)
-    )
+    assert all(b["attention_mask"].sum(1).max() == w for b, (_, w) in zip(batches, widths, strict=True))
     assert all(count * width <= max(size * longest, LEAST_FILLED) for count, width in widths)
     whole = Tokens(ids)
     assert [b["input_ids"].tolist() for b in whole.filled(size)] == [

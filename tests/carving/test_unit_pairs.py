@@ -1,7 +1,5 @@
 """Every two kinds of units in one child: carved, written, proven, built again by its recipe, and judged."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
@@ -28,15 +26,11 @@ pytest.importorskip("gguf", reason="gguf is not installed")
 from gguf_parents import in_blocks
 
 UNITS: Final[dict[str, dict[str, Any]]] = {
-    "layers": {"keep_layers": 0.5},
-    "KV groups": {"keep_heads": 0.5},
-    "FFN neurons": {"keep_ffn": 0.5},
-    "hidden size": {"keep_hidden": 0.5},
-    "experts": {"keep_experts": "0.5"},
-    "neurons of experts": {"keep_expert_ffn": "0.5"},
-    "tokens": {"keep_vocab": "used"},
+    "layers": {"keep_layers": 0.5}, "KV groups": {"keep_heads": 0.5}, "FFN neurons": {"keep_ffn": 0.5},
+    "hidden size": {"keep_hidden": 0.5}, "experts": {"keep_experts": "0.5"},
+    "neurons of experts": {"keep_expert_ffn": "0.5"}, "tokens": {"keep_vocab": "used"},
     "types": {"max_weight_bytes": "0.2x", "types": "Q8_0,Q4_0"},
-}
+}  # fmt: skip
 CUTS: Final = ("layers", "KV groups", "FFN neurons", "hidden size")
 OF_EXPERTS: Final = ("experts", "neurons of experts")
 FORMS: Final = ("hf", "gguf")
@@ -111,7 +105,6 @@ def parent_of(parents: Path, units: Sequence[str]) -> Path:
 
 
 def flags_of(parents: Path, units: Sequence[str]) -> dict[str, Any]:
-    """Return the request for fewer of these units on a text."""
     cuts = {name: value for unit in units for name, value in UNITS[unit].items()}
     staying = STAYING if len(units) == 2 and "types" in units else {}
     return QUICK | {"text": str(parents / "text.txt")} | staying | cuts
@@ -206,14 +199,9 @@ def test_all_kinds_but_types_combine(form: str, parents: Path, tmp_path: Path) -
 
 def test_types_and_all_kinds_that_they_are_weighed_against(parents: Path, tmp_path: Path) -> None:
     checked(
-        parents,
-        tmp_path,
-        "gguf",
-        [*CUTS, "tokens", "types"],
-        types="Q4_0",
-        max_weight_bytes="0.07x",
+        parents, tmp_path, "gguf", [*CUTS, "tokens", "types"], types="Q4_0", max_weight_bytes="0.07x",
         multiple_of=32,
-    )
+    )  # fmt: skip
 
 
 def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None:
@@ -223,8 +211,7 @@ def test_types_and_all_kinds_of_a_mixture(parents: Path, tmp_path: Path) -> None
 def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_path: Path) -> None:
     """The number of least loss is taken, and its child is the one that is asked for by that number."""
     parent = parents / "granitemoeshared"
-    text = str(parent.parent / "text.txt")
-    flags: dict[str, Any] = QUICK | {"text": text, "max_params": "0.6x"}
+    flags: dict[str, Any] = QUICK | {"text": str(parent.parent / "text.txt"), "max_params": "0.6x"}
     child = carve(parent, tmp_path / "child", **flags)
     losses = dict(re.findall(r"(all|\d+ of \d+(?: neurons of each)?) ([\d.e-]+)", child.note))
     assert len(losses) > 2
@@ -232,8 +219,7 @@ def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_pa
     count, _, of = min(losses, key=lambda name: float(losses[name])).partition(" of ")
     assert child.costs["child"]["params"] <= 0.6 * child.costs["parent"]["params"]
     given = {"keep_expert_ffn" if "neurons" in of else "keep_experts": count}
-    named = carve(parent, tmp_path / "named", **given, **flags)
-    assert named.widths == child.widths
+    assert carve(parent, tmp_path / "named", **given, **flags).widths == child.widths
     files = (tmp_path / name / "model.safetensors" for name in ("child", "named"))
     assert len({file.read_bytes() for file in files}) == 1
     for more in ({"keep_experts": "all"}, {"plan": "weights"}, {"for_": 60.0}):
@@ -256,9 +242,7 @@ AUTO: Final[dict[str, dict[str, Any]]] = {
 def test_numbers_of_experts_share_budgets_with_tokens_and_types(auto: dict[str, Any], parents: Path) -> None:
     parent, text = parents / "granitemoeshared", str(parents / "text.txt")
     child = carve(parent, form="gguf" if "types" in auto else "hf", text=text, **QUICK | auto)
-    losses = {
-        name: float(loss) for name, loss in re.findall(r"(all|\d[^,:;]*) ([\d.e-]+)[,;]", child.note + ";")
-    }
+    losses = {n: float(loss) for n, loss in re.findall(r"(all|\d[^,:;]*) ([\d.e-]+)[,;]", child.note + ";")}
     assert len(losses) > 1
     least = min(losses, key=losses.__getitem__)
     units = {row.unit: row for row in child.units}

@@ -1,7 +1,5 @@
 """Tokenizers with fewer tokens: no string is lost, and texts of kept tokens are read as before."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache
@@ -43,8 +41,7 @@ def cut(kind: str, share: float) -> tuple[np.ndarray[Any, Any], Tokenizer]:
     """The tokenizer with a share of what may leave gone, the least used of the first page first."""
     document, _, table = whole(kind)
     counted = use(kind, CORPUS[0])
-    size = counted.least + round((1 - share) * (table.rows - counted.least))
-    kept = counted.kept(size)
+    kept = counted.kept(counted.least + round((1 - share) * (table.rows - counted.least)))
     return kept, Tokenizer.from_str(json.dumps(cut_document(document, kept)))
 
 
@@ -110,8 +107,7 @@ def test_a_text_grows_by_what_was_foretold(kind: str) -> None:
     document, before, _ = whole(kind)
     counted = use(kind, CORPUS[0])
     size = counted.used - 60
-    kept = counted.kept(size)
-    after = Tokenizer.from_str(json.dumps(cut_document(document, kept)))
+    after = Tokenizer.from_str(json.dumps(cut_document(document, counted.kept(size))))
     lengths = [len(one.encode(CORPUS[0]).ids) for one in (before, after)]
     foretold = counted.growth(size)
     assert foretold > 20
@@ -134,7 +130,6 @@ def test_the_last_merge_is_that_of_the_tokenizer(kind: str) -> None:
         if len(models.BPE(vocab=vocab, merges=merges).tokenize(token)) > 1:
             assert pair is None
             continue
-        assert pair is not None
         assert list(pair) == read
 
 
@@ -148,8 +143,7 @@ def test_tokens_that_are_predicted_stay_before_others_never_met(kind: str) -> No
     size = (counted.used + len(table.ids)) // 2
 
     def lacking(kept: Any) -> int:
-        gone = np.setdiff1d(np.arange(ROWS), kept)
-        return int(other.counts[gone].sum())
+        return int(other.counts[np.setdiff1d(np.arange(ROWS), kept)].sum())
 
     assert lacking(likely.kept(size)) < lacking(counted.kept(size))
     every = likely.without_unused().kept(counted.used)
@@ -178,25 +172,17 @@ def test_listed_tokens_bring_what_they_need() -> None:
 
 def test_ids_in_configurations_follow() -> None:
     config = {
-        "vocab_size": 10,
-        "eos_token_id": [3, 7],
-        "pad_token_id": None,
-        "image_token_index": 9,
-        "text_config": {"vocab_size": 10, "bos_token_id": 3, "sep_token_id": -1},
-        "suppress_tokens": [7],
+        "vocab_size": 10, "eos_token_id": [3, 7], "pad_token_id": None, "image_token_index": 9,
+        "text_config": {"vocab_size": 10, "bos_token_id": 3, "sep_token_id": -1}, "suppress_tokens": [7],
         "hidden_size": 10,
-    }
+    }  # fmt: skip
     new = numbers(np.array([0, 3, 7, 9]))
     assert ids_in(config, 10) == {3, 7, 9}
     assert renumbered(config, new, 10) == {
-        "vocab_size": 4,
-        "eos_token_id": [1, 2],
-        "pad_token_id": None,
-        "image_token_index": 3,
-        "text_config": {"vocab_size": 4, "bos_token_id": 1, "sep_token_id": -1},
-        "suppress_tokens": [2],
+        "vocab_size": 4, "eos_token_id": [1, 2], "pad_token_id": None, "image_token_index": 3,
+        "text_config": {"vocab_size": 4, "bos_token_id": 1, "sep_token_id": -1}, "suppress_tokens": [2],
         "hidden_size": 10,
-    }
+    }  # fmt: skip
     with pytest.raises(ValueError, match="eos_token_id is 3, a token that would be removed"):
         renumbered(config, numbers(np.array([0, 7, 9])), 10)
 

@@ -1,7 +1,5 @@
 """Weights that are no numbers, or infinite: every command that computes with them names the tensor."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,6 @@ FEW = SHORT | {"sequences": 8}
 
 
 def spoiled(folder: Path, out: Path, tensor: str, value: float) -> Path:
-    """A copy of a model with one weight of a tensor replaced."""
     shutil.copytree(folder, out)
     weights = load_file(out / "model.safetensors")
     weights[tensor].view(-1)[3] = value

@@ -1,7 +1,5 @@
 """GGUF files as parents, also in parts: each tensor is that of the folder they are of; lies are refused."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct
@@ -52,9 +50,7 @@ FAMILIES = ("arcee", "ernie4_5", "gemma", "hunyuan_v1_dense", "llama", "olmo2", 
 def same(ours: Checkpoint, theirs: Checkpoint) -> None:
     """Compare all that a network is made of; a norm that is stored as 1 + w is rounded once."""
     assert sizes_of(ours.family, ours.config) == sizes_of(theirs.family, theirs.config)
-    names = [
-        name for name, slot in theirs.layout.slots.items() if not (theirs.layout.tied and slot.role == "head")
-    ]
+    names = [n for n, slot in theirs.layout.slots.items() if not (theirs.layout.tied and slot.role == "head")]
     assert set(names) == set(ours.layout.slots)
     for name in names:
         np.testing.assert_allclose(ours.read(name), theirs.read(name), atol=2e-7, err_msg=name)
@@ -81,9 +77,7 @@ def test_a_llama_whose_heads_do_not_divide_its_stream_is_a_mistral(tmp_path: Pat
     same(ours, Checkpoint.open(folder))
 
 
-def test_a_trained_model_has_its_weights_its_tokens_and_its_fingerprint(
-    models_folder: Path, tmp_path: Path
-) -> None:
+def test_a_trained_model_has_weights_tokens_and_fingerprint(models_folder: Path, tmp_path: Path) -> None:
     theirs = Checkpoint.open(models_folder / "pydec")
     ours = Checkpoint.open(written(theirs.folder, tmp_path / "x.gguf"))
     assert fingerprint(ours) == fingerprint(theirs)
@@ -140,7 +134,6 @@ def test_a_quantised_file_has_the_numbers_that_it_is_read_back_as(kind: str, tmp
     LlamaForCausalLM(LlamaConfig(**settings)).save_pretrained(tmp_path / "parent")
     theirs = Checkpoint.open(tmp_path / "parent")
     ours = Checkpoint.open(quantised(theirs.folder, tmp_path / "x.gguf", kind))
-    assert ours.source is not None
     assert ours.source.quantised == (kind,)
     for name, slot in theirs.layout.slots.items():
         values = theirs.read(name)
@@ -150,7 +143,6 @@ def test_a_quantised_file_has_the_numbers_that_it_is_read_back_as(kind: str, tmp
 
 
 def edited(file: Path, place: Path, old: bytes, new: bytes) -> Path:
-    """A copy of a file with some bytes replaced by as many."""
     content = file.read_bytes()
     assert len(old) == len(new)
     assert old in content
@@ -160,7 +152,6 @@ def edited(file: Path, place: Path, old: bytes, new: bytes) -> Path:
 
 @cache
 def sound() -> Path:
-    """A tiny sound file."""
     folder = Path(tempfile.mkdtemp())
     return written(saved(folder / "parent", "llama"), folder / "x.gguf")
 
@@ -280,9 +271,7 @@ def test_parts_that_do_not_fit_are_refused(
     assert words in line_of(place(whole, tmp_path), capsys)
 
 
-def test_tensors_that_are_missing_or_there_twice_are_refused(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_or_double_tensors(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, other = split(whole, 2, tmp_path / "a"), split(whole, 4, tmp_path / "b")
     last = first.with_name("x-00002-of-00002.gguf")
     shutil.copyfile(other.with_name("x-00004-of-00004.gguf"), last)

@@ -1,7 +1,5 @@
 """One state of weights is told from another: by its files, and by all its bytes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -47,9 +45,7 @@ def nudged(weights: dict[str, torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("change", [shuffled, swapped, nudged])
-def test_any_edit_changes_the_fingerprint(
-    change: Callable[[dict[str, torch.Tensor]], None], tmp_path: Path
-) -> None:
+def test_edits_change_prints(change: Callable[[dict[str, torch.Tensor]], None], tmp_path: Path) -> None:
     folder = saved(tmp_path / "model", "llama")
     before = fingerprint(Checkpoint.open(folder))
     assert fingerprint(Checkpoint.open(edited(folder, change))) != before
@@ -63,8 +59,7 @@ def test_a_fingerprint_is_of_the_weights_wherever_they_lie(tmp_path: Path) -> No
     assert len(several.shards) > 1
     values = {fingerprint(each) for each in (whole, Checkpoint.open(tmp_path / "copy"), several)}
     assert len(values) == 1
-    other = Checkpoint.open(saved(tmp_path / "c", "llama", dtype="bfloat16"))
-    assert fingerprint(other) not in values
+    assert fingerprint(Checkpoint.open(saved(tmp_path / "c", "llama", dtype="bfloat16"))) not in values
 
 
 def test_bytes_are_read_once(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The ledger against plain sums, and when it is read from the cache."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -89,8 +87,7 @@ def test_against_plain_sums(
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5000), (5000, 1), (130, 4097), (64, 2048), (7, 33)])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
 def test_compiled_sums_equal_plain_ones(dtype: str, shape: tuple[int, int], scale: float) -> None:
-    values = np.random.default_rng(1).standard_normal(shape) * scale
-    raw = narrowed(values, dtype)
+    raw = narrowed(np.random.default_rng(1).standard_normal(shape) * scale, dtype)
     raw = raw.view(np.uint32) if dtype == "F32" else raw
     for found, expected in zip(compiled()(raw, dtype), plain(raw, dtype), strict=True):
         assert_equal(found, expected, 1e-6)
@@ -118,8 +115,7 @@ def test_blocks_of_any_size(block: int, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("zerolm.checkpoints.matrix_sums.row_reader", lambda tensor: row_reader(tensor, block))
     for name in (UP, BIAS):
         rows, cols = sums_of(checkpoint.tensors[name], plain)
-        values = np.atleast_2d(checkpoint.read(name).astype(np.float64))
-        assert_equal(rows, brute(values, 1))
+        assert_equal(rows, brute(np.atleast_2d(checkpoint.read(name).astype(np.float64)), 1))
         assert len(cols.squares) == (48 if name == UP else 0)
 
 
@@ -163,8 +159,6 @@ def test_weights_that_are_not_finite(
 
 
 class Passes:
-    """Counts the tensors that are summed up."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
         self.limit = 10**9

@@ -1,7 +1,5 @@
 """Numbers that are stored quantised, beside torch's and transformers' own; what does not fit is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +36,6 @@ def weights_of(**changes: Any) -> dict[str, Any]:
 
 
 def check_sums(packed: PackedTensor) -> None:
-    """Sums by bytes and blocks are those of all numbers."""
     values = packed.numbers().astype(np.float64)
     for summed in (1, packed_values.SUMMED):  # a block of rows at a time, and all at once
         with pytest.MonkeyPatch.context() as patch:
@@ -68,8 +65,7 @@ def test_blocks_of_eight_bits(
         "x": torch.from_numpy(codes.astype(np.uint8)).view(torch.float8_e4m3fn),
         "x_scale_inv": torch.from_numpy(scales),
     }
-    quantisation = FP8 | {"weight_block_size": [high, wide]}
-    packed = read(tmp_path_factory.mktemp("fp8"), quantisation, parts, "x")
+    packed = read(tmp_path_factory.mktemp("fp8"), FP8 | {"weight_block_size": [high, wide]}, parts, "x")
     ours, plain = packed.numbers(), parts["x"].float().numpy()
     for row in range(rows):
         for column in range(columns):
@@ -130,9 +126,7 @@ def test_words_of_small_integers(
 @pytest.mark.parametrize(
     ("strategy", "shape"), [({"strategy": "channel"}, (6, 1)), ({"block_structure": [3, 4]}, (2, 2))]
 )
-def test_eight_bits_of_compressed_tensors(
-    strategy: dict[str, Any], shape: tuple[int, int], tmp_path: Path
-) -> None:
+def test_eight_compressed_bits(strategy: dict[str, Any], shape: tuple[int, int], tmp_path: Path) -> None:
     quantisation = weights_of(num_bits=8, type="float", **{"strategy": "block"} | strategy)
     codes, scales = torch.randn(6, 8).to(torch.float8_e4m3fn), torch.rand(shape).bfloat16()
     parts = {"x.weight": codes, "x.weight_scale": scales}

@@ -1,7 +1,5 @@
 """Folders as people have them: read rightly, or refused in one line that names the cause and the remedy."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -68,18 +66,14 @@ def test_an_adapter_names_its_base_and_how_to_merge_it(task: str, name: str, tmp
 
 
 @pytest.mark.skipif(not find_spec("peft"), reason="peft is not installed")
-def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remedy_of_an_adapter_merges_it(here: Path) -> None:
     import peft
 
-    monkeypatch.chdir(tmp_path)
-    base = transformers.AutoModelForCausalLM.from_pretrained(saved(tmp_path / "base", "llama"))
-    settings = peft.LoraConfig(
-        r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
-    )
-    peft.get_peft_model(base, settings).save_pretrained(tmp_path / "adapter")
-    text = refused(tmp_path / "adapter", "merge it first")
-    eval(text.partition("in Python: ")[2], {"peft": peft})
-    merged, whole = (Checkpoint.open(tmp_path / name) for name in ("merged", "base"))
+    base = transformers.AutoModelForCausalLM.from_pretrained(saved(here / "base", "llama"))
+    lora = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    peft.get_peft_model(base, lora).save_pretrained(here / "adapter")
+    eval(refused(here / "adapter", "merge it first").partition("in Python: ")[2], {"peft": peft})
+    merged, whole = (Checkpoint.open(here / name) for name in ("merged", "base"))
     name = "model.layers.1.mlp.up_proj.weight"
     assert merged.layout.slots.keys() == whole.layout.slots.keys()
     assert (merged.read(name) != whole.read(name)).any()
@@ -88,13 +82,10 @@ def test_the_remedy_of_an_adapter_merges_it(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("name", "wrapper"),
     [
-        ("llama", "module._orig_mod."),
-        ("llama_tied", "module.model."),
-        ("gpt2", "_orig_mod."),
-        ("bert", "model."),
-        ("bert_masked", "module."),
+        ("llama", "module._orig_mod."), ("llama_tied", "module.model."), ("gpt2", "_orig_mod."),
+        ("bert", "model."), ("bert_masked", "module."),
     ],
-)
+)  # fmt: skip
 def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Path) -> None:
     clean = Checkpoint.open(saved(tmp_path / "clean", name))
     shutil.copytree(clean.folder, tmp_path / "parent")
@@ -124,8 +115,7 @@ def test_a_mixture_in_a_wrapper(kind: str, tmp_path: Path) -> None:
     parent = Checkpoint.open(renamed(tmp_path / "parent", "module."))
     ours, theirs = (open_model(one).state_dict() for one in (parent, clean))
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    carved = carve(parent.folder, tmp_path / "child", keep_experts=0.5)
-    assert "begin with 'module.'" in carved.note
+    assert "begin with 'module.'" in carve(parent.folder, tmp_path / "child", keep_experts=0.5).note
     assert Checkpoint.open(tmp_path / "child").wrapper == ""
 
 
@@ -184,16 +174,14 @@ def test_experts_alone_are_advised_where_there_are_any(kind: str, advised: bool,
     assert ("--keep-experts" in refused(folder, "its weights are quantized")) == advised
 
 
-def test_the_remedy_of_a_pickle_converts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = saved(tmp_path / "parent", "bert_masked")
+def test_the_remedy_of_a_pickle_converts_it(here: Path) -> None:
+    folder = saved(here / "parent", "bert_masked")
     clean = load_file(folder / "model.safetensors")
     torch.save(clean, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     text = refused(folder, r"a pickle \(pytorch_model\.bin\), which is not opened")
     eval(text.partition("in Python: ")[2], {"transformers": transformers})
-    converted = load_file(tmp_path / "converted" / "model.safetensors")
-    assert converted.keys() == clean.keys()
+    assert load_file(here / "converted" / "model.safetensors").keys() == clean.keys()
 
 
 def test_the_remedy_of_a_pickle_in_a_sentence_folder(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What a child must be beyond its logits: proven layer by layer, with a card, and nothing in it that runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -20,6 +18,7 @@ import transformers
 import yaml
 from carvings import BY_WEIGHTS, carve, rebuild
 from changed_folders import configured
+from gguf_parents import parent_of
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
@@ -222,9 +221,7 @@ def test_licences_that_cannot_be_read_are_left_out(case: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "name", ["it's: {a} - [b]", "- x", "#1 `rm`", 'a"b\\c', "名前: 🙂", "yes", "a\nb: c\n---\n"]
 )
-def test_front_matter_is_sound_whatever_names_hold(
-    name: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_front_matter_is_sound_with_any_names(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / name, "llama")
     (parent / "README.md").write_text("---\n" + yaml.safe_dump({"license": ODD_LICENCE}) + "---\n")
     card, recipe = carved(zerolm, str(parent), tmp_path / "child")
@@ -244,6 +241,17 @@ def test_gguf_cards_name_the_file(zerolm: Callable[..., Any], tmp_path: Path) ->
     assert front_matter(card)["library_name"] == "gguf"
     assert "llama-cli -m parent-carved.gguf" in card
     assert list(recipe["sha256"]) == ["parent-carved.gguf"]
+
+
+def test_gguf_cards_of_encoders_name_the_program_that_embeds(
+    zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("gguf")
+    pytest.importorskip("llama_cpp")
+    parent = parent_of(tmp_path / "parent", "bert", "float32")
+    card, _ = carved(zerolm, str(parent), tmp_path / "child", "--format", "gguf")
+    assert "llama-embedding -m parent-carved.gguf" in card
+    assert "llama-cli" not in card
 
 
 def test_no_child_refers_to_code_of_its_parent(zerolm: Callable[..., Any], tmp_path: Path) -> None:
@@ -302,9 +310,7 @@ def flip(child: Checkpoint, role: str, layer: int | None) -> None:
 
 @pytest.mark.parametrize(("uniform", "dtype"), [(True, "bfloat16"), (False, "float32")], ids=["hf", "padded"])
 @pytest.mark.parametrize("name", NAMES)
-def test_repaired_children_of_all_families_are_proven(
-    name: str, uniform: bool, dtype: str, tmp_path: Path
-) -> None:
+def test_repaired_children_of_all_are_proven(name: str, uniform: bool, dtype: str, tmp_path: Path) -> None:
     parent = opened(tmp_path / "parent", name, dtype)
     cut = some_cut(parent, uniform=uniform or not parent.family.cut.heads)
     repaired = repair(mapped_model(parent), cut, REPAIRED_ON)

@@ -1,7 +1,5 @@
 """A GGUF file of any cut: llama.cpp computes what the carved parent computes, or the cut is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +55,6 @@ def some_cut(checkpoint: Checkpoint, layers: Sequence[int] = (0, 1, 2), seed: in
 
 
 def carved(folder: Path, cut: Cut, file: Path, repaired: Repaired | None = None) -> Verified:
-    """Write the cut as a file, and check it."""
     checkpoint = Checkpoint.open(folder)
     write(Child(checkpoint, cut, repaired), file)
     return check(file, logits_of(apply_in_memory(open_model(checkpoint), cut, repaired)), opened(checkpoint))
@@ -72,19 +69,12 @@ def changed(folder: Path, **settings: Any) -> Checkpoint:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("llama", "float32"),
-        ("llama", "float16"),
-        ("llama", "bfloat16"),
-        ("llama_tied", "float32"),
-        ("llama_tied", "bfloat16"),
-        ("llama_biased", "float32"),
-        ("mistral", "float32"),
+        ("llama", "float32"), ("llama", "float16"), ("llama", "bfloat16"), ("llama_tied", "float32"),
+        ("llama_tied", "bfloat16"), ("llama_biased", "float32"), ("mistral", "float32"),
         ("mistral_odd", "float32"),
     ],
-)
-def test_llama_cpp_computes_what_torch_does(
-    name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_llama_cpp_computes_as_torch(name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path) -> None:
     folder = saved(tmp_path / "parent", name, dtype=dtype)
     changed(folder, **UNSEEN_WINDOWS.get(name, {}))
     cut = some_cut(Checkpoint.open(folder), layers)
@@ -98,9 +88,7 @@ def test_llama_cpp_computes_what_torch_does(
     ("name", "dtype"),
     [("qwen2", "float32"), ("qwen2_tied", "bfloat16"), ("qwen3", "float32"), ("qwen3", "bfloat16")],
 )
-def test_architectures_of_one_size_for_all_layers(
-    name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_architectures_of_like_layers(name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path) -> None:
     folder = saved(tmp_path / "parent", name, dtype=dtype)
     checkpoint = Checkpoint.open(folder)
     groups = 2 if name.startswith("qwen2") else 1
@@ -136,8 +124,7 @@ def test_a_trained_model_with_its_tokenizer(models_folder: Path, layers: range, 
     folder = models_folder / "pydec"
     checkpoint = Checkpoint.open(folder)
     assert opened(checkpoint) is not None
-    found = carved(folder, some_cut(checkpoint, layers), tmp_path / "child.gguf")
-    assert found.difference < 5e-3
+    assert carved(folder, some_cut(checkpoint, layers), tmp_path / "child.gguf").difference < 5e-3
 
 
 @pytest.mark.parametrize("scaling", [LLAMA3, {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}])

@@ -1,7 +1,5 @@
 """A GGUF file reads a page of text as the parent's tokenizer does, or the tokenizer is refused."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct
@@ -62,7 +60,6 @@ def trained_pieces() -> dict[str, Any]:
 
 
 def scores(document: dict[str, Any]) -> dict[str, int]:
-    """The merged tokens in the order in which they are merged."""
     order: dict[str, int] = {}
     for left, right in document["model"]["merges"]:
         order.setdefault(left + right, len(order))
@@ -73,9 +70,7 @@ def sentence_piece(scheme: str = "prepend") -> Tokenizer:
     """The same as Llama 2 has it: every pair that makes a token is a merge."""
     document = trained_pieces()
     known, order = document["model"]["vocab"], scores(document)
-    document["model"]["merges"] = [
-        pair for token in sorted(order, key=order.__getitem__) for pair in halves(token, known)
-    ]
+    document["model"]["merges"] = [p for t in sorted(order, key=order.__getitem__) for p in halves(t, known)]
     if scheme == "prepend":
         steps: list[Any] = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
         document["normalizer"] = json.loads(normalizers.Sequence(steps).__getstate__())
@@ -93,9 +88,7 @@ def halves(token: str, known: dict[str, int]) -> Iterator[list[str]]:
 
 
 def parent(folder: Path, tokenizer: Tokenizer | None = None, **settings: Any) -> Checkpoint:
-    """A tiny llama with this tokenizer."""
-    config = LlamaConfig(**DECODER | {"vocab_size": VOCAB})
-    LlamaForCausalLM(config).save_pretrained(folder)
+    LlamaForCausalLM(LlamaConfig(**DECODER | {"vocab_size": VOCAB})).save_pretrained(folder)
     if tokenizer is not None:
         named = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"} | settings
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named).save_pretrained(folder)
@@ -103,7 +96,6 @@ def parent(folder: Path, tokenizer: Tokenizer | None = None, **settings: Any) ->
 
 
 def written(checkpoint: Checkpoint, file: Path) -> Any:
-    """The checked file of the whole parent, opened for its vocabulary."""
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     tokenizer = opened(checkpoint)
     check(file, logits_of(open_model(checkpoint)), tokenizer)
@@ -153,8 +145,7 @@ def test_a_tokenizer_that_knows_one_pair_a_token(tmp_path: Path) -> None:
 def test_what_is_put_around_a_text(frame: str, make: Callable[[], Tokenizer], tmp_path: Path) -> None:
     tokenizer = make()
     tokenizer.post_processor = processors.TemplateProcessing(frame, special_tokens=[("<s>", 1), ("</s>", 2)])
-    reader = written(parent(tmp_path / "parent", tokenizer), tmp_path / "child.gguf")
-    found = reader.tokenize(b"mean")
+    found = written(parent(tmp_path / "parent", tokenizer), tmp_path / "child.gguf").tokenize(b"mean")
     assert (found[0] == 1, found[-1] == 2) == (frame.startswith("<s>"), frame.endswith("</s>"))
 
 
@@ -175,9 +166,7 @@ def test_added_tokens_templates_and_unused_rows(make: Callable[[], Tokenizer], t
     fields = gguf.GGUFReader(tmp_path / "child.gguf").fields
     types = fields["tokenizer.ggml.token_type"].contents()
     used = tokenizer.get_vocab_size()
-    assert [index for index, kind in enumerate(types) if kind == gguf.TokenType.UNUSED] == [
-        *range(used, VOCAB)
-    ]
+    assert [one for one, kind in enumerate(types) if kind == gguf.TokenType.UNUSED] == [*range(used, VOCAB)]
     assert len(fields["tokenizer.ggml.tokens"].contents()) == VOCAB > used
 
 
@@ -212,7 +201,6 @@ def test_a_sentence_piece_file_is_read(tmp_path: Path) -> None:
 
 
 def encoder(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Checkpoint:
-    """A tiny bert with this tokenizer."""
     sizes = {"vocab_size": 900, "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
     BertModel(BertConfig(**sizes, intermediate_size=40)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,7 +1,5 @@
 """A head that the file holds beside the embedding that its configuration ties it to: the file decides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +28,6 @@ TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 def parent(folder: Path, *, factor: float, kind: str = "llama") -> Path:
-    """A parent that its configuration ties, with a head that is the embedding times a factor."""
     saved(folder, kind, tie_word_embeddings=True)
     file = folder / "model.safetensors"
     tensors = load_file(file)
@@ -108,9 +105,7 @@ def test_a_gguf_parent_that_is_misread_is_refused(tmp_path: Path, monkeypatch: p
     st.lists(st.sampled_from([0.0, -0.0, 1.0, 1.0009765625, -2.5]), min_size=2, max_size=6),
     st.integers(0, 5),
 )
-def test_numbers_are_the_same_where_torch_says_so(
-    ours: str, theirs: str, values: list[float], changed: int
-) -> None:
+def test_numbers_are_equal_as_for_torch(ours: str, theirs: str, values: list[float], changed: int) -> None:
     other = [*values]
     other[changed % len(values)] += 0.0 if changed == 5 else 1e-3
     left, right = (torch.tensor(x).to(TYPES[kind]) for x, kind in ((values, ours), (other, theirs)))
@@ -122,9 +117,7 @@ def test_numbers_are_the_same_where_torch_says_so(
     assert same is torch.equal(left.float(), right.float())
 
 
-def test_long_tensors_are_compared_to_the_last_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_tensors_are_compared_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.checkpoints.tying.COMPARED", 7)
     values = torch.from_numpy(np.arange(20, dtype=np.float32))
     changed = values.clone()

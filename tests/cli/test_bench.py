@@ -1,7 +1,5 @@
 """``zerolm bench run`` and ``ls``: what they find, and files that say too little, or nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -17,7 +15,6 @@ CHOICES = {"n_layer": 2, "d_inner": 256, "n_head": 2, "d_embed": 128, "div_val":
 
 
 def table(heading: str, rows: list[str]) -> str:
-    """Networks of growing width with their results, as CSV."""
     lines = [
         f'gpt2,"{json.dumps({**CHOICES, "d_model": 64 * i}).replace(chr(34), chr(34) * 2)}",{row}'
         for i, row in enumerate(rows, 1)
@@ -51,12 +48,21 @@ def test_a_direction_that_nobody_knows(command: tuple[str, str], csv: Path, zero
     zerolm(*command, str(csv)).refused("'quality'", "quality:higher or quality:lower", "higher_is_better")
 
 
+@pytest.mark.parametrize(("heading", "is_reversed"), [("quality:higher", True), ("quality:lower", False)])
+def test_a_direction_by_which_larger_networks_are_worse_is_doubted(
+    heading: str, is_reversed: bool, csv: Path, zerolm: Zerolm
+) -> None:
+    csv.write_text(table(heading, [str(3 - i / 10) for i in range(12)]))
+    words = "warning: mine: larger networks have the worse quality; if lower is better, name the column"
+    assert (words in zerolm("bench", "run", str(csv)).err) == is_reversed
+
+
 @pytest.mark.parametrize(
     ("heading", "tau"), [("val_bpb", 1.0), ("quality:lower", 1.0), ("quality:higher", -1.0)]
 )
 def test_a_direction_that_is_known_or_told(heading: str, tau: float, csv: Path, zerolm: Zerolm) -> None:
     csv.write_text(table(heading, ["1.3", "1.2", "1.1"]))
-    rows = json.loads(zerolm("bench", "run", str(csv), "--json").out)["rows"]
+    rows = zerolm("bench", "run", str(csv), "--json").document["rows"]
     assert {row["tau"] for row in rows if row["score"] == "geo"} == {tau}
 
 
@@ -64,7 +70,7 @@ def test_one_of_several_results_is_named(csv: Path, zerolm: Zerolm) -> None:
     csv.write_text(table("loss,acc", ["3,.1", "2,.2", "1,.3"]))
     zerolm("bench", "run", str(csv)).refused("2 results", "--metric", "loss, acc")
     assert zerolm("bench", "run", str(csv), "--metric", "acc").status == 0
-    (row,) = json.loads(zerolm("bench", "ls", "--data", str(csv.parent), "--json").out)
+    (row,) = zerolm("bench", "ls", "--data", str(csv.parent), "--json").document
     assert (row["metrics"], row["problem"]) == (["loss", "acc"], None)
 
 
@@ -76,14 +82,12 @@ def test_a_json_file_names_other_directions(tmp_path: Path, zerolm: Zerolm) -> N
     zerolm("bench", "run", str(file), "--metric", "quality").refused("'quality'", "directions")
     for metric in ("acc", "quality"):  # the accuracy of a perplexity's file is no perplexity
         file.write_text(json.dumps({**content, "directions": {"quality": "higher"}}))
-        rows = json.loads(zerolm("bench", "run", str(file), "--metric", metric, "--json").out)["rows"]
+        rows = zerolm("bench", "run", str(file), "--metric", metric, "--json").document["rows"]
         assert {row["tau"] for row in rows if row["score"] == "geo"} == {1.0}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_all_goes_on_without_what_cannot_be_read(
-    command: tuple[str, str], tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_all_goes_on_without_the_unreadable(command: tuple[str, str], tmp_path: Path, zerolm: Zerolm) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "good.json").write_text(document("good"))
@@ -106,9 +110,7 @@ def test_all_goes_on_without_what_cannot_be_read(
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("value", [1e308, -1e308, 1e101])
-def test_results_beyond_arithmetic(
-    value: float, command: tuple[str, str], tmp_path: Path, zerolm: Zerolm
-) -> None:
+def test_results_too_large(value: float, command: tuple[str, str], tmp_path: Path, zerolm: Zerolm) -> None:
     file = tmp_path / "mine.json"
     file.write_text(document(results=(1.0, 2.0, value)))
     zerolm(*command, str(file)).refused("ppl of 3", "choose a unit")
@@ -131,7 +133,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_what_comes_with_zerolm_runs_at_once(zerolm: Zerolm, own_cache: Path) -> None:
-    listed = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--json").out)}
+    listed = {row["name"]: row for row in zerolm("bench", "ls", "--json").document}
     assert list(listed) == shipped_names()
     assert all(row["problem"] is None and row["licence"] and row["source"] for row in listed.values())
     assert listed["gpt2_wt103"]["metrics"] == ["test_ppl", "test_word_ppl", "valid_ppl"]
@@ -160,7 +162,7 @@ def test_a_folder_named_explicitly_is_listed_alone(
     assert "cannot be read" in rows["broken"]["problem"]
     assert "cannot be read" in zerolm("bench", "ls", "--data", str(tmp_path)).out
     monkeypatch.setenv("ZEROLM_DATA", str(tmp_path))
-    names = [row["name"] for row in json.loads(zerolm("bench", "ls", "--json").out)]
+    names = [row["name"] for row in zerolm("bench", "ls", "--json").document]
     assert names == sorted(["broken", "mine", *shipped_names()])
 
 
@@ -173,7 +175,7 @@ def test_data_folders_are_a_list_as_in_path(
         for name in names:
             (folder / f"{name}.csv").write_text(ROWS)
     both = f"{first}{os.pathsep}{second}{os.pathsep}"
-    rows = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--data", both, "--json").out)}
+    rows = {row["name"]: row for row in zerolm("bench", "ls", "--data", both, "--json").document}
     assert {name: Path(row["path"]).parent for name, row in rows.items()} == {
         "mine": first, "both": first, "yours": second
     }  # fmt: skip

@@ -1,22 +1,11 @@
 """``zerolm bench train`` as a user types it: killed, started again, and by two at once."""
 
-from __future__ import annotations
-
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from label_training import ASKED, SPACE, flags, some_text
 from refusals import Zerolm
-
-from zerolm.io.folders import new_file
-
-MANY = flags(ASKED | {"count": 6})
 
 
 @pytest.fixture(autouse=True)
@@ -100,37 +89,3 @@ def test_rows_and_tokens_that_make_no_sense(zerolm: Zerolm, more: tuple[str, ...
     document = {"name": "mine", "space": "llama", "settings": {"vocab": 300}, "metric": None}
     Path("mine.json").write_text(json.dumps({**document, "higher_is_better": None, "architectures": rows}))
     zerolm("bench", "train", "--text", "text.txt", *more).refused(words)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals as they are elsewhere")
-def test_killed_at_any_moment_and_started_again(zerolm: Zerolm, own_cache: Path) -> None:
-    words = [sys.executable, "-m", "zerolm", "bench", "train", "llama", "--text", "text.txt", *MANY]
-
-    def records() -> list[str]:
-        return [line for file in own_cache.glob("labels/*/*.jsonl") for line in file.read_text().splitlines()]
-
-    with subprocess.Popen([*words, "--out", "mine.json"], stderr=subprocess.DEVNULL) as process:
-        while len(records()) < 2 and process.poll() is None:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    assert not Path("mine.json").exists()
-    kept = records()
-    assert len(kept) >= 2
-    assert zerolm(*words[3:], "--out", "mine.json").status == 0
-    assert records()[: len(kept)] == kept
-    assert len(records()) == 6
-    assert not [path for path in Path().iterdir() if path.name.startswith(".mine")]
-    os.environ["ZEROLM_CACHE"] = str(own_cache / "other")
-    assert zerolm(*words[3:], "--out", "whole.json").status == 0
-    mine, whole = (json.loads(Path(name).read_text()) for name in ("mine.json", "whole.json"))
-    assert {**mine, "name": ""} == {**whole, "name": ""}
-
-
-def test_two_into_one_file_are_refused(zerolm: Zerolm, place: Path) -> None:
-    with new_file(place / "mine.json", False) as file:
-        file.write_text("the first")
-        zerolm("bench", "train", "llama", "--text", "text.txt", *flags(), "--out", "mine.json").refused(
-            "another command is writing"
-        )
-    assert Path("mine.json").read_text() == "the first"

@@ -1,7 +1,5 @@
 """``zerolm carve``: the child opens in stock software and does what the carved parent does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -35,8 +33,7 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Zerolm, tmp_path: Path)
     assert "Loss on held-out tokens" in page
     assert all(f"{loss:.3g}" in page for loss in losses.values())
     assert "No loss was measured" not in page
-    again = carved(zerolm, parent, tmp_path / "again", *flags)
-    assert again["losses"] == losses
+    assert carved(zerolm, parent, tmp_path / "again", *flags)["losses"] == losses
 
 
 def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path) -> None:
@@ -71,15 +68,11 @@ TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
 
 @pytest.mark.usefixtures("opened_here")
 @pytest.mark.parametrize("tokens", [("--criterion", "capacity"), TOKENS], ids=["weights", "tokens"])
-def test_a_per_layer_child_opens_in_llama_cpp(
-    tokens: tuple[str, ...], zerolm: Zerolm, tmp_path: Path
-) -> None:
+def test_a_per_layer_child_in_llama_cpp(tokens: tuple[str, ...], zerolm: Zerolm, tmp_path: Path) -> None:
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     (parent / "LICENSE").write_text("mine")
-    ran = zerolm("carve", str(parent), *PER_LAYER, *tokens, "--out", str(out), "--json")
-    assert ran.status == 0, ran.err
-    found = json.loads(ran.out)
+    found = zerolm("carve", str(parent), *PER_LAYER, *tokens, "--out", str(out), "--json").document
     assert len({(size["kv_heads"], size["ffn"]) for size in found["widths"]}) > 1
     assert found["verified"]["difference"] <= 5e-3
     files = sorted(file.name for file in out.iterdir())

@@ -1,9 +1,7 @@
-"""Hostile files and impossible cuts of carve, ledger and eval: one line, status 2, nothing left.
+"""Hostile files, impossible cuts and vocabularies of carve, ledger and eval: one line, status 2, no trace.
 
 Wrong values of single settings are generated in test_wrong_commands.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -18,6 +16,8 @@ from typing import Any
 import pytest
 import torch
 from changed_folders import configured, cut_off, stored, with_a_pickle, with_a_shard_outside, without_a_shard
+from made_tokenizers import CORPUS, byte_level
+from made_vocabularies import decoder
 from refusals import Zerolm, refused, state
 from tiny import saved, word_tokenizer
 
@@ -61,8 +61,6 @@ def overlapping(folder: Path) -> None:
 
 
 def sharded(damage: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Damage the model in several files."""
-
     def damaged(folder: Path) -> None:
         shutil.rmtree(folder)
         damage(saved(folder, "llama", shard="20KB"))
@@ -241,9 +239,7 @@ def test_a_full_disk_keeps_the_earlier_child(zerolm: Zerolm, small_disk: Callabl
     assert state(disk) == before
 
 
-def test_a_parent_that_changes_on_the_way_has_no_child(
-    zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parent_that_changes_has_no_child(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the child would be of two parents, and verified."""
     saved(Path("parent"), "llama")
     verified = StockFolder.verified
@@ -256,3 +252,77 @@ def test_a_parent_that_changes_on_the_way_has_no_child(
     monkeypatch.setattr(StockFolder, "verified", changing)
     zerolm("carve", "parent", *CARVE).refused("has changed since it was opened")
     assert sorted(path.name for path in Path().iterdir()) == ["parent"]
+
+
+USED = ("--keep-vocab", "used", "--text", "text.txt")
+LISTED = ("--keep-tokens", "ids.txt")
+Edit = Callable[[Path], object]
+
+
+def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Edit:
+    def edit(parent: Path) -> None:
+        document = json.loads((parent / name).read_text())
+        change(document)
+        (parent / name).write_text(json.dumps(document))
+
+    return edit
+
+
+def written(content: bytes) -> Edit:
+    return lambda _: Path("text.txt").write_bytes(content)
+
+
+def ids(content: str) -> Edit:
+    return lambda _: Path("ids.txt").write_text(content)
+
+
+def nothing(_: Path) -> None:
+    """Leave the parent as it is."""
+
+
+CASES: dict[str, tuple[tuple[str, ...], Edit, str]] = {
+    "latin 1": (USED, written("na\xefve".encode("latin-1")), "not text in UTF-8: byte 2 is wrong"),
+    "cut off": (USED, written("naïve 🙂".encode()[:-1]), "not text in UTF-8: byte 7 is wrong"),
+    "no text": (USED, written(b"\x7fELF\0\0"), "it holds zero bytes"),
+    "empty": (USED, written(b""), "is empty"),
+    "missing": (("--keep-vocab", "used", "--text", "none.txt"), nothing, "none.txt"),
+    "without a text": (("--keep-vocab", "used"), nothing, "needs --text FILE"),
+    "random": (("--keep-vocab", "used", "--text", "random"), nothing, "needs --text FILE"),
+    "fewer than bytes": (("--keep-vocab", "100", *USED[2:]), nothing, "--keep-vocab 261 is the least"),
+    "more than all": (("--keep-vocab", "5k", *USED[2:]), nothing, "more than the 960 tokens"),
+    "no share": (("--keep-vocab", "1.5", *USED[2:]), nothing, "it must lie in 0 to 1"),
+    "no size": (("--keep-vocab", "most", *USED[2:]), nothing, "a number of tokens such as 64k"),
+    "all": (("--keep-vocab", "1x", *USED[2:]), nothing, "nothing to cut"),
+    "no budget": (("--keep-vocab", "auto", *USED[2:]), nothing, "chooses within budgets"),
+    "unknown ids": (LISTED, ids("300\n5000\n"), "no token of id 5000"),
+    "a row without a token": (LISTED, ids("950"), "no token of id 950"),
+    "no ids": (LISTED, ids("the\n"), "cannot be read"),
+    "no list": (LISTED, ids('{"a": 1}'), "cannot be read"),
+    "an empty list": (LISTED, ids(""), "no list of ids"),
+    "Python code": (
+        USED,
+        edited(
+            "tokenizer_config.json", lambda found: found.update(auto_map={"AutoTokenizer": ["a.B", None]})
+        ),
+        "is Python code of its folder (auto_map), not run",
+    ),
+    "a merge of nothing": (
+        USED,
+        edited("tokenizer.json", lambda found: found["model"]["merges"].append(["qqq", "zzz"])),
+        "need the token 'qqq'",
+    ),
+    "no tokenizer": (USED, lambda parent: (parent / "tokenizer.json").unlink(), "tokenizer"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_cannot_be_cut_is_refused(
+    case: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path.parent / "cache"))
+    flags, change, words = CASES[case]
+    parent = decoder(Path("parent"), byte_level())
+    Path("text.txt").write_text(CORPUS[0], "utf-8")
+    change(parent)
+    refused(zerolm, "carve", "parent", *flags, "--out", "child", words=words)

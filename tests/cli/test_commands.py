@@ -1,7 +1,5 @@
 """The commands as a user types them."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings
@@ -17,15 +15,10 @@ from zerolm.spaces.document import from_document
 SMALL = ("search", "llama", "--max-params", "30M", "--max-kv-bytes", "8MB", "--top", "3")
 
 
-def test_search_prints_one_json_object_and_writes_a_folder_that_reads_back(
-    zerolm: Zerolm, tmp_path: Path
-) -> None:
+def test_search_prints_json_and_writes_a_folder_that_reads_back(zerolm: Zerolm, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = zerolm(*SMALL, "--out", str(out), "--json")
-    assert ran.status == 0
-    found = json.loads(ran.out)
-    assert found["question"]["space"]["name"] == "llama"
-    assert found["question"]["score"] == "geo"
+    found = zerolm(*SMALL, "--out", str(out), "--json").document
+    assert (found["question"]["space"]["name"], found["question"]["score"]) == ("llama", "geo")
     assert found["certificate"].keys() >= {"method", "optimal", "gap", "seconds"}
     assert found["certificate"]["optimal"] is True
     assert found["certificate"]["gap"] == 0.0
@@ -48,7 +41,7 @@ def test_search_prints_one_json_object_and_writes_a_folder_that_reads_back(
     document = json.loads((out / "pick" / "architecture.json").read_text())
     assert from_document(document).choices == pick["architecture"]
     for path in (out / "pick", out / "pick" / "config.json"):
-        scored = json.loads(zerolm("score", str(path), "--json").out)
+        scored = zerolm("score", str(path), "--json").document
         assert scored["costs"] == pick["costs"]
         values = {row["score"]: row["value"] for row in scored["scores"] if row["alpha"] is None}
         assert values["geo"] == pytest.approx(pick["score"], rel=1e-12)
@@ -77,9 +70,8 @@ def test_a_configuration_file_equals_the_flags(zerolm: Zerolm, tmp_path: Path) -
 
 
 def test_spaces_lists_exact_sizes(zerolm: Zerolm) -> None:
-    rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--json").out)}
-    assert rows["flexibert"]["size"] == 10_621_440
-    assert rows["gpt2"]["size"] == make_space("gpt2").size()
+    rows = {row["name"]: row for row in zerolm("spaces", "--json").document}
+    assert (rows["flexibert"]["size"], rows["gpt2"]["size"]) == (10_621_440, make_space("gpt2").size())
     text = zerolm("spaces").out
     for row in rows.values():
         assert f"{row['size']:,}" in text
@@ -103,8 +95,7 @@ def test_a_warning_of_the_package_is_one_line(zerolm: Zerolm, monkeypatch: pytes
         raise ValueError("nothing else")
 
     monkeypatch.setattr("zerolm.spaces.make_space", warn)
-    ran = zerolm("spaces")
-    assert ran.err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
+    assert zerolm("spaces").err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
 
 
 def test_an_interruption_says_so(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:

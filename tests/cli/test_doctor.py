@@ -1,11 +1,10 @@
 """``zerolm doctor``: a line for each runtime, whatever is in the folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
+from carvings import BY_WEIGHTS
 from refusals import Zerolm
 from repeated import check_report
 from tiny import saved
@@ -27,12 +26,10 @@ def test_a_line_for_each_runtime(zerolm: Zerolm, tmp_path: Path) -> None:
     assert ran.status == 0
     printed = ran.out.splitlines()
     head = next(place for place, line in enumerate(printed) if line.startswith("runtime "))
-    lines = [line.split(maxsplit=4) for line in printed[head + 1 : head + 1 + len(RUNTIMES)]]
+    lines = [line.split(maxsplit=3) for line in printed[head + 1 : head + 1 + len(RUNTIMES)]]
     assert tuple(line[0] for line in lines) == RUNTIMES
-    assert lines[0][1:4] == ["opens", "really", "opened"]
-    assert all(
-        line[1] in ("opens", "refuses", "unknown") and line[2:4] == ["by", "rules"] for line in lines[1:]
-    )
+    assert lines[0][1:3] == ["opens", "opened"]
+    assert all(line[1] in ("opens", "refuses", "unknown") and line[2] == "rules" for line in lines[1:])
     assert "tensor-parallel ways" in ran.out
 
 
@@ -47,8 +44,27 @@ def test_it_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
     assert found["bytes"] == 4 * found["weights"]
 
 
+def test_a_file_of_llama_cpp_alone(zerolm: Zerolm, tmp_path: Path) -> None:
+    """By its name or in its folder: no other runtime is asked, and its header has the sizes."""
+    pytest.importorskip("gguf")
+    pytest.importorskip("llama_cpp")
+    parent = saved(tmp_path / "parent", "llama")
+    child = tmp_path / "child"
+    ran = zerolm(
+        "carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--format", "gguf", "--out", str(child)
+    )
+    assert ran.status == 0, ran.err
+    recipe = json.loads((child / "recipe.json").read_text())
+    for path in (child, child / "parent-carved.gguf"):
+        found = zerolm("doctor", str(path), "--json").document
+        assert [(one["runtime"], one["verdict"]) for one in found["runtimes"]] == [
+            ("llama.cpp: parent-carved.gguf", "opens")
+        ]
+        assert found["weights"] == recipe["costs"]["child"]["params"]
+        assert found["bytes"] == recipe["costs"]["child"]["weight_bytes"]
+
+
 def test_the_trained_models_open(zerolm: Zerolm, models_folder: Path) -> None:
     for name in ("pydec", "pyenc"):
-        ran = zerolm("doctor", str(models_folder / name), "--json")
-        first = json.loads(ran.out)["runtimes"][0]
+        first = zerolm("doctor", str(models_folder / name), "--json").document["runtimes"][0]
         assert (first["verdict"], first["known"]) == ("opens", "opened"), first

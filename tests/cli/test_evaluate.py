@@ -1,7 +1,5 @@
 """``zerolm eval``: its table, its JSON, tasks of lm-evaluation-harness, and wrong input in one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -107,12 +105,10 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
 
 
 def test_a_child_and_its_parent_that_are_exchanged(zerolm: Zerolm) -> None:
-    words = "is larger than its parent"
-    refused(zerolm, words, *FEW, child="parent", parent="child")
+    refused(zerolm, "is larger than its parent", *FEW, child="parent", parent="child")
     refused(zerolm, "tokens): exchange them", *FEW, child="parent", parent="child")
-    same = json.loads(zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").out)
-    assert same["kl"] == pytest.approx(0.0, abs=1e-6)
-    assert same["perplexity"] == same["parent_perplexity"]
+    same = zerolm("eval", "parent", "--parent", "parent", *FEW, "--json").document
+    assert (same["kl"], same["perplexity"]) == (pytest.approx(0.0, abs=1e-6), same["parent_perplexity"])
 
 
 TASK = """
@@ -190,9 +186,7 @@ def test_tasks_that_cannot_be_run_are_said_in_one_line(zerolm: Zerolm, task: str
     refused(zerolm, "tasks need a decoder", "--tasks", task, child="encoder", parent="encoder")
 
 
-def test_an_unknown_task_is_named_with_its_neighbours(
-    zerolm: Zerolm, task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_tasks_have_neighbours(zerolm: Zerolm, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness's list is replaced by a short one, for it takes long to read."""
     few = SimpleNamespace(all_tasks=["arc_easy", "hellaswag", "piqa"])
     monkeypatch.setattr("lm_eval.tasks.TaskManager", lambda include_defaults: few)

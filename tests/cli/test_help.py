@@ -1,7 +1,5 @@
 """Help, version, completion, suggestions and the log: what a newcomer meets first."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -185,9 +183,7 @@ def test_names_that_are_completed_are_those_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shell(
-    shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_scripts(shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     ran = zerolm("--show-completion")
     assert ran.status == 0
@@ -214,5 +210,33 @@ def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
         document["certificate"].pop("seconds")
     assert documents[0] == documents[1] == documents[2]
     zerolm(*small[:-1], "--out", str(tmp_path / "out"), "-vv", "--quiet")
-    written = (tmp_path / "out" / "run.yaml").read_text()
-    assert not re.search("verbose|quiet|out:|force|json", written)
+    assert not re.search("verbose|quiet|out:|force|json", (tmp_path / "out" / "run.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["eval", "absent", "--parent", "PARENT", "--text", "TEXT"], "there is no folder 'absent'"),
+        (["heal", "CHILD", "--parent", ".", "--text", "T", "--for", "1m", "--out", "o"], "no folder 'CHILD'"),
+        (["heal", ".", "--parent", ".", "--text", "T", "--out", "o"], "give the training length: --tokens"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_name_is_refused_before_torch_is_imported(arguments: list[str], words: str) -> None:
+    code = "import sys; from zerolm.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == ["2", "False"]
+    assert words in ran.stderr
+
+
+def test_help_of_a_group_is_of_the_group(zerolm: Zerolm) -> None:
+    for words in (["bench"], ["lab", "elastic"]):
+        assert f"The commands of {' '.join(words)}." in zerolm(*words, "--help").out
+    assert "Reproduce research" in zerolm("lab", "--help").out
+
+
+def test_the_terminal_shows_each_score_once(zerolm: Zerolm) -> None:
+    printed = zerolm("score", "SmolLM2-135M").out
+    assert printed.count("45,972,231") == 1
+    import zerolm as package
+
+    assert "geo 45,972,231" in repr(package.score("SmolLM2-135M"))

@@ -1,8 +1,5 @@
 """``--like``: checkpoints of types that no document describes, read by that of another family."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
@@ -54,9 +51,7 @@ def test_a_child_is_read_like_a_family_and_keeps_its_own_type(
     cut: tuple[str, ...], zerolm: Zerolm, parent: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "child"
-    ran = zerolm("carve", str(parent), *cut, "--like", "llama", "--out", str(out), "--json")
-    assert ran.status == 0, ran.err
-    document = json.loads(ran.out)
+    document = zerolm("carve", str(parent), *cut, "--like", "llama", "--out", str(out), "--json").document
     assert document["family"] == "hyperclovax"
     assert document["verified"]["relative"] <= 1e-5
     child = AutoModelForCausalLM.from_pretrained(out)
@@ -69,10 +64,10 @@ def test_a_child_is_read_like_a_family_and_keeps_its_own_type(
 
 def test_verbs_that_open_a_checkpoint_read_it_alike(zerolm: Zerolm, parent: Path, tmp_path: Path) -> None:
     like = ("--like", "llama", "--json")
-    scored = json.loads(zerolm("score", str(parent), *like).out)["costs"]
+    scored = zerolm("score", str(parent), *like).document["costs"]
     stored = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(parent).parameters())
     assert scored["params"] == stored
-    assert json.loads(zerolm("ledger", str(parent), *like).out)["total"]["all"]["weights"] == stored
+    assert zerolm("ledger", str(parent), *like).document["total"]["all"]["weights"] == stored
     child, text = tmp_path / "child", tmp_path / "text.txt"
     word_tokenizer(parent)
     text.write_text(" ".join(f"w{number % 64}" for number in range(400)))
@@ -88,9 +83,7 @@ def test_its_stream_stays_whole(zerolm: Zerolm, parent: Path, tmp_path: Path) ->
     assert not (tmp_path / "child").exists()
 
 
-def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
-    zerolm: Zerolm, parent: Path, tmp_path: Path
-) -> None:
+def test_a_type_unknown_to_transformers_is_only_counted(zerolm: Zerolm, parent: Path, tmp_path: Path) -> None:
     configured(parent, model_type="nobodys")
     assert zerolm("score", str(parent), "--like", "llama").status == 0
     assert zerolm("carve", str(parent), *WEIGHTS, "--like", "llama").status == 0
@@ -111,9 +104,7 @@ def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
         ("qwen3", "tensor 'model.layers.0.self_attn.q_norm.weight' is missing"),
     ],
 )
-def test_a_family_that_does_not_fit_is_refused(
-    like: str, message: str, zerolm: Zerolm, parent: Path, tmp_path: Path
-) -> None:
+def test_a_family_that_misfits(like: str, message: str, zerolm: Zerolm, parent: Path, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "child"))
     zerolm("carve", str(parent), *WEIGHTS, "--like", like, *out).refused(message)
     assert current() is None

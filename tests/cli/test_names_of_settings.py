@@ -1,7 +1,5 @@
 """Messages name settings as the user gave them: flags of a command line, keys of a file and of Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -18,11 +16,22 @@ CALLS: dict[str, tuple[tuple[str, ...], str]] = {
         ("search", "llama", "--max-params", "40M", "--score", "zerolm", "--alpha", "much"),
         "--alpha must be a number",
     ),
+    "type of a cache": (
+        ("search", "llama", "--max-params", "40M", "--kv-bits", "q8"),
+        "--kv-bits 'q8' is neither bits nor a cache type; did you mean 'q8_0'? there are f32,",
+    ),
     "a word of Python": (("carve", "x", "--for", "long"), "zerolm: --for must be a number with a unit"),
     "budget": (("search", "llama", "--max-params", "3"), "--max-params 3 would have to be at least"),
     "without a value": (("calibrate", "--labels"), "zerolm: --labels needs a value after it\n"),
     "value of a switch": (("calibrate", "--force=1"), "zerolm: --force is a switch and takes no value\n"),
-    "one too many": (("calibrate", "x.csv"), "calibrate takes no further argument 'x.csv': give it after"),
+    "one too many": (
+        ("calibrate", "x.csv"),
+        "calibrate takes no argument 'x.csv'; did you mean --labels x.csv?",
+    ),
+    "one too many of all": (
+        ("calibrate", "x", "--labels", "y"),
+        "takes no further argument 'x': give it after",
+    ),
 }
 
 

@@ -1,7 +1,5 @@
 """An installed package with scores, a space, its network and a proxy, through the commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -20,7 +18,6 @@ Zerolm = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Zerolm:
-    """Run zerolm where the package is installed."""
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(SOURCE, folder / "source")
     options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
@@ -28,13 +25,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Zerolm:
     site = folder / "site"
     subprocess.run([*pip, "--target", str(site), str(folder / "source")], check=True, capture_output=True)
     paths = os.pathsep.join([str(ROOT), str(site)])
-    environment = {**os.environ, "PYTHONPATH": paths, "ZEROLM_CACHE": str(folder / "cache")}
+    env = {**os.environ, "PYTHONPATH": paths, "ZEROLM_CACHE": str(folder / "cache")}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "zerolm", *arguments]
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
+        return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
     run.folder = folder  # type: ignore[attr-defined]
     return run

@@ -1,7 +1,5 @@
 """Progress: silent for quick commands, lines in a pipe, a bar with the remaining time on a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
@@ -29,7 +27,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def waited(steps: Steps) -> None:
-    """Wait until progress is shown."""
     steps._timer.join(10.0)
 
 
@@ -75,9 +72,7 @@ def test_lines_on_one_step_keep_their_distance(clock: list[float]) -> None:
 
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(1, 50), st.floats(0.1, 1e5))
-def test_the_remaining_time_is_at_the_rate_of_this_run(
-    before: int, gained: int, left: int, seconds: float
-) -> None:
+def test_the_remaining_time_is_at_this_rate(before: int, gained: int, left: int, seconds: float) -> None:
     """What was done before the run began says nothing of its speed."""
     now = [0.0]
     with pytest.MonkeyPatch.context() as patch:
@@ -85,7 +80,6 @@ def test_the_remaining_time_is_at_the_rate_of_this_run(
         step = Step("counting", before, before + gained + left)
         now[0], step.done = seconds, before + gained
         match = re.fullmatch(r"counting, (\d+)%, about (\d+ \w+) left \.\.\.", step.line())
-    assert match is not None
     assert match[2] == about(seconds / gained * left)
     assert abs(int(match[1]) - 100 * step.done / step.of) <= 0.5 + 1e-9
 

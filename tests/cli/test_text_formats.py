@@ -1,7 +1,5 @@
 """Commands on texts of records: the same child as of the plain text, and refusals in one line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -19,7 +17,6 @@ CUT = ("--keep-ffn", ".5", "--keep-vocab", "used", "--sequences", "8", "--length
 
 @pytest.fixture
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A parent with a tokenizer and a chat template, and one text in many formats."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     parent = decoder(Path("parent"), byte_level())
@@ -39,7 +36,6 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def recipe(folder: str) -> dict[str, Any]:
-    """The recipe of a child without what names its text."""
     document: dict[str, Any] = json.loads((Path(folder) / "recipe.json").read_text())
     return document
 
@@ -73,7 +69,7 @@ def test_chats_are_read_as_their_template_renders_them(texts: Path, zerolm: Zero
     """By the parent's template, in calibration, vocabulary and healing."""
     assert zerolm("carve", "parent", *CUT, "--text", "chat.jsonl", "--out", "child").status == 0
     judged = [
-        json.loads(zerolm("eval", "child", "--parent", "parent", "--text", text, "--json").out)["bits"]
+        zerolm("eval", "child", "--parent", "parent", "--text", text, "--json").document["bits"]
         for text in ("chat.jsonl", "turns.jsonl")
     ]
     assert judged[0] == judged[1]

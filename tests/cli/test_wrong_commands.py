@@ -4,8 +4,6 @@ No traceback, the right status, nothing half written. By default a sample; ``ZER
 wrong call, ``ZEROLM_INTERRUPTS=N`` interrupts each command N times.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -146,9 +144,7 @@ def has_out(name: str) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see what is caught")
 @pytest.mark.parametrize("name", [name for name in commands() if has_out(name)])
-def test_interrupted_at_any_moment(
-    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_in_run(name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = random.Random(name)
     for number in range(INTERRUPTS):
         monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / f"cache-{number % 2}"))  # some find theirs filled
@@ -173,9 +169,7 @@ def test_interrupted_at_any_moment(
         shutil.rmtree(folder)
 
 
-def test_torch_starts_before_it_is_interrupted(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_starts_before_interrupts(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its C++ calls Python, and an exception that comes there aborts the process."""
     body = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nopen('started', 'w').close()\n"
     (tmp_path / "torch.py").write_text(body)

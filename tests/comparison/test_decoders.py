@@ -5,8 +5,6 @@ authors' files), and pairs within 5 % of total parameters. ``params`` counts wha
 vocabulary of 50,304.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -77,8 +75,7 @@ def test_other_losses_are_chosen_as_metrics(metric: str, decoders_folder: Path) 
 
 
 def test_published_parameters_are_met_exactly(decoders_folder: Path) -> None:
-    truth = read(decoders_folder / "gemstones.json")
-    (view,) = views(truth)
+    (view,) = views(read(decoders_folder / "gemstones.json"))
     assert view.settings == {"vocab": 50304, "tied": False, "positions": 2048}
     totals = [CostModel().of(architecture)["params"] for architecture in view.architectures]
     printed = [

@@ -1,7 +1,5 @@
 """Every score, space and family of zerolm satisfies what it asks of others; broken ones are told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,8 +24,7 @@ DESCRIBED = with_tensors()
 
 @pytest.mark.parametrize("name", score_names())
 def test_a_score(name: str) -> None:
-    needed = {s.name: s.examples[0] for s in score_settings(name) if s.default is REQUIRED}
-    check_score(name, **needed)
+    check_score(name, **{s.name: s.examples[0] for s in score_settings(name) if s.default is REQUIRED})
 
 
 @pytest.mark.parametrize("name", space_names())

@@ -1,7 +1,5 @@
 """Which runtimes open a checkpoint: rules agree with what opening shows, and nothing harmful is opened."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable
@@ -137,9 +135,8 @@ def test_a_family_that_is_not_known(tmp_path: Path) -> None:
     assert found.tied is None
 
 
-def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = saved(tmp_path / "model", "llama")
+def test_code_of_the_folder_is_not_run(here: Path) -> None:
+    folder = saved(here / "model", "llama")
     (folder / "mine.py").write_text("import os; os.mkdir('run')")
     automatic = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     configured(folder, model_type="mine", architectures=["Model"], auto_map=automatic)
@@ -149,15 +146,14 @@ def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert not Path("run").exists()
 
 
-def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    saved(tmp_path, "llama")
-    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
-    found = diagnose(tmp_path)
+def test_pickles_are_named_and_not_opened(here: Path) -> None:
+    saved(here, "llama")
+    (here / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    found = diagnose(here)
     assert found.runtimes[0].verdict == OPENS
     assert any("pytorch_model.bin: pickles next to" in line for line in found.advice)
-    (tmp_path / "model.safetensors").unlink()
-    alone = verdicts(tmp_path)
+    (here / "model.safetensors").unlink()
+    alone = verdicts(here)
     assert (alone["vLLM"].verdict, alone["MLX"].verdict) == (UNKNOWN, REFUSES)
     assert "pytorch_model.bin" in alone["vLLM"].reasons[0]
     assert not Path("opened").exists()
@@ -188,9 +184,7 @@ def test_unsound_files_are_given_to_no_library(
     assert not given_away
 
 
-def test_a_configuration_without_bottom_is_given_to_no_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bottomless_configurations_open_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a known family and of another one, which is otherwise really opened."""
     monkeypatch.setattr(examine, "attempt", lambda how, path: pytest.fail("it was opened"))
     for changes in ({"num_hidden_layers": 10**12}, {"model_type": "opt", "num_layers": 10**12}):
@@ -203,9 +197,10 @@ def test_an_empty_folder_and_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is an empty folder; a checkpoint has"):
         diagnose(tmp_path)
     (tmp_path / "file").write_text("")
-    assert {verdict.verdict for verdict in diagnose(tmp_path).runtimes} == {REFUSES}
+    with pytest.raises(ValueError, match="holds no checkpoint: it has no config"):
+        diagnose(tmp_path)
     for name in ("file", "absent", "owner/model"):
-        with pytest.raises(ValueError, match=f"{name}' (is a file|does not exist)"):
+        with pytest.raises(ValueError, match=f"{name}' (is neither a folder nor a|does not exist)"):
             diagnose(tmp_path / name)
 
 

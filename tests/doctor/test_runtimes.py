@@ -1,7 +1,5 @@
 """What each runtime lists: of a version and a day; what is not listed is unknown, and refusals are known."""
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import date
@@ -176,8 +174,6 @@ def test_what_is_not_exported_is_unknown(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not is_installed("onnx"), reason="onnxruntime or onnxscript is not installed")
-def test_an_export_that_computes_something_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_computes_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.diagnosis.onnx_export.difference", lambda model: 0.1)
     assert opened("onnx", saved(tmp_path, "llama")).verdict == REFUSES

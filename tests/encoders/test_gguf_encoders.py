@@ -1,7 +1,5 @@
 """Encoders as GGUF: llama.cpp sends the embeddings that the folder says, or the folder is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +25,6 @@ from zerolm.units.kept_units import Cut, dimensions
 
 
 def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[str] = ()) -> Checkpoint:
-    """A folder of sentence-transformers with a tokenizer that GGUF has."""
     checkpoint = Checkpoint.open(sentence_folder(folder, mode=mode, kinds=kinds))
     bert_tokenizer(LINES, 64).save_pretrained(checkpoint.folder)
     torch.manual_seed(0)
@@ -50,7 +47,6 @@ def test_embeddings_of_sentences_are_those_of_the_folder(mode: str, tmp_path: Pa
     file = written(checkpoint, tmp_path / "child.gguf")
     assert is_encoder(file)
     model, pooling, tokenizer = open_model(checkpoint), TokenPooling.of(checkpoint), opened(checkpoint)
-    assert tokenizer is not None
     reader = open_encoder(file, pooling_type=OF_THE_FILE)
     for line in LINES[:8]:
         ids = [int(token) for token in tokenizer(line)["input_ids"]]
@@ -61,7 +57,6 @@ def test_embeddings_of_sentences_are_those_of_the_folder(mode: str, tmp_path: Pa
     reader.close()
     proof = check(file, lambda ids: model(input_ids=ids).last_hidden_state, tokenizer, pooling=pooling)
     assert proof.by == "llama.cpp"
-    assert proof.embeddings is not None
     assert proof.embeddings < 1e-3
 
 
@@ -74,8 +69,7 @@ def test_another_pooling_is_no_proof(tmp_path: Path) -> None:
 
 def test_states_are_those_of_a_text_alone(tmp_path: Path) -> None:
     """No text sees the one before it."""
-    checkpoint = encoder(tmp_path / "parent")
-    reader = open_encoder(written(checkpoint, tmp_path / "child.gguf"))
+    reader = open_encoder(written(encoder(tmp_path / "parent"), tmp_path / "child.gguf"))
     first = states_of(reader, [5, 6, 7])
     states_of(reader, [9, 10, 11, 12])
     assert torch.equal(states_of(reader, [5, 6, 7]), first)

@@ -1,7 +1,5 @@
 """A child of a sentence-transformers folder learns by the embeddings of sentences, read one by one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +80,7 @@ def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Pat
 
 
 def corpus_of(folder: Path, lines: list[str] = LINES, length: int = 9) -> LineCorpus:
-    source = text(folder, lines)
-    return LineCorpus.read([str(source)], stock_tokenizer(folder), length, 1 << 20)
+    return LineCorpus.read([str(text(folder, lines))], stock_tokenizer(folder), length, 1 << 20)
 
 
 def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> None:
@@ -94,21 +91,18 @@ def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> N
         ids = tokenizer(line, truncation=True, max_length=9)["input_ids"]
         assert corpus.sequence(0, number).tolist() == ids + [PADDING] * (9 - len(ids))
     held = corpus.held_out()
-    assert held.mask is not None
     assert [row[kept.bool()].tolist() for row, kept in zip(held.ids, held.mask, strict=True)] == [
         tokenizer(line, truncation=True, max_length=9)["input_ids"] for line in LINES[-2:]
     ]
     lengths = [min(9, len(line.split())) for line in LINES]
     assert corpus.tokens_in(0, np.arange(22)) == sum(lengths[:22])
     assert corpus.tokens_in(0, np.array([23, 23])) == 2 * lengths[23]
-    order = corpus.ordered(44, seed=1)
-    assert sorted(order[:, 1].tolist()) == sorted([*range(22)] * 2)
+    assert sorted(corpus.ordered(44, seed=1)[:, 1].tolist()) == sorted([*range(22)] * 2)
     some = LineCorpus.read([str(text(tmp_path))], tokenizer, 9, sum(lengths[:12]))
     assert (
         some.texts[0].documents == 12
     )  # enough sentences for these tokens, though --length allows longer ones
-    short = corpus_of(tmp_path, ["w1 w2"] * 12, length=256)
-    assert short.length == 2  # no longer than needed
+    assert corpus_of(tmp_path, ["w1 w2"] * 12, length=256).length == 2  # no longer than needed
     with pytest.raises(ValueError, match="has 9 sentences, one a line; 10 are the least"):
         corpus_of(tmp_path, LINES[:9])
 
@@ -168,8 +162,7 @@ def test_losses_are_those_of_sentences_alone(tmp_path: Path) -> None:
 
 
 def test_columns_of_padding_alone_go() -> None:
-    ids = torch.tensor([[3, 4, PADDING, PADDING], [5, 6, 7, PADDING]])
-    inputs = without_padding(ids)
+    inputs = without_padding(torch.tensor([[3, 4, PADDING, PADDING], [5, 6, 7, PADDING]]))
     assert inputs["input_ids"].tolist() == [[3, 4, 0], [5, 6, 7]]
     assert inputs["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
 

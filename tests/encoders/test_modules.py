@@ -1,7 +1,5 @@
 """A folder of sentence-transformers in, one out; what its modules may say, and which are refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -121,9 +119,7 @@ def test_a_pooling_that_contradicts_the_model(changes: dict[str, Any], words: st
         (48, {"module_input_name": "token_embeddings"}, "module_input_name 'token_embeddings'; sentence_emb"),
     ],
 )
-def test_a_dense_that_contradicts_what_it_is_given(
-    width: int, changes: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_a_dense_of_other_sizes(width: int, changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     folder = sentence_folder(tmp_path / "parent", kinds=("Dense",))
     dense(folder / "2_Dense", width, **changes)
     refused(folder, words)
@@ -151,8 +147,7 @@ def test_the_hidden_size_of_a_decoder_with_modules_stays(tmp_path: Path) -> None
     folder = sentence_folder(tmp_path / "parent", mode="lasttoken", model="llama")
     with pytest.raises(ValueError, match=r"hidden cannot be cut.*modules\.json puts others behind it"):
         carve(folder, tmp_path / "child", keep_hidden=0.5)
-    carved = carve(folder, tmp_path / "child", max_params="0.7x")
-    assert carved.stream is None
+    assert carve(folder, tmp_path / "child", max_params="0.7x").stream is None
     assert Checkpoint.open(tmp_path / "child").sentences == Checkpoint.open(folder).sentences
 
 
@@ -179,9 +174,7 @@ def test_snapshots_of_the_hub_link_their_modules_to_blobs(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("config", "longest"), [({"max_seq_length": 12}, 12), ({"max_seq_length": None}, 32), ({}, 32)]
 )
-def test_sentences_are_cut_where_the_package_cuts_them(
-    config: dict[str, Any], longest: int, tmp_path: Path
-) -> None:
+def test_sentences_are_cut_as_by_the_package(config: dict[str, Any], longest: int, tmp_path: Path) -> None:
     folder = sentence_folder(tmp_path)
     write(folder / "sentence_bert_config.json", config)
     assert longest_line(Checkpoint.open(folder), 256) == longest
@@ -210,8 +203,7 @@ def encode(model: Any, **more: Any) -> Any:
 @pytest.mark.parametrize("inside", LAYOUTS)
 def test_a_child_has_the_layout_of_its_parent(inside: str, tmp_path: Path) -> None:
     parent = sentence_folder(tmp_path / "parent", inside=inside, kinds=("Dense", "Normalize"))
-    write = parent / "2_Dense" / "pytorch_model.bin"
-    write.write_bytes(b"a pickle")
+    (parent / "2_Dense" / "pytorch_model.bin").write_bytes(b"a pickle")
     (parent / "custom.py").write_text("raise SystemExit")
     carve(parent, tmp_path / "child", keep_ffn=0.5)
     child = tmp_path / "child"
@@ -219,8 +211,7 @@ def test_a_child_has_the_layout_of_its_parent(inside: str, tmp_path: Path) -> No
     left_out = {Path("2_Dense/pytorch_model.bin"), Path("custom.py"), Path(inside, "generation_config.json")}
     files = {file.relative_to(child) for file in child.rglob("*") if file.is_file()}
     assert files == kept - left_out | {Path("recipe.json"), Path("README.md")}
-    changed = {Path(inside, name) for name in ("config.json", "model.safetensors")}
-    for name in files & kept - changed:
+    for name in files & kept - {Path(inside, name) for name in ("config.json", "model.safetensors")}:
         assert (child / name).read_bytes() == (parent / name).read_bytes(), name
     recipe = json.loads((child / "recipe.json").read_text())
     assert set(recipe["files"]) == {file.as_posix() for file in files}
@@ -234,8 +225,7 @@ def test_a_child_is_built_again_from_its_recipe(tmp_path: Path) -> None:
     inside = "0_Transformer"
     parent = sentence_folder(tmp_path / "parent", inside=inside)
     first = carve(parent, tmp_path / "child", keep_ffn=0.5)
-    again = rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
-    assert "differ" not in again.note
+    assert "differ" not in rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again").note
     weights = Path(inside, "model.safetensors")
     assert (tmp_path / "again" / weights).read_bytes() == (tmp_path / "child" / weights).read_bytes()
     second = carve(tmp_path / "child", tmp_path / "smaller", keep_ffn=0.5)
@@ -248,7 +238,6 @@ def test_what_a_child_encodes_is_what_the_masked_parent_does(tmp_path: Path) -> 
     parent = sentence_folder(tmp_path / "parent", inside="0_Transformer", kinds=("Dense", "Normalize"))
     cut = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none"}
     carved = carve(parent, tmp_path / "child", text=text(tmp_path), **cut, **FEW)
-    assert carved.verified is not None
     assert carved.verified.embeddings < 1e-5
     child = package.SentenceTransformer(str(tmp_path / "child"), device="cpu")
     masked = package.SentenceTransformer(str(parent), device="cpu")
@@ -276,8 +265,6 @@ def test_a_child_that_encodes_otherwise_is_refused(tmp_path: Path, monkeypatch: 
 
 def test_without_the_package_the_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoded, "find_spec", lambda name: None)
-    parent = sentence_folder(tmp_path / "parent")
-    carved = carve(parent, tmp_path / "child", keep_ffn=0.5)
-    assert carved.verified is not None
+    carved = carve(sentence_folder(tmp_path / "parent"), tmp_path / "child", keep_ffn=0.5)
     assert carved.verified.embeddings is None
     assert encoded.UNTRIED in carved.note

@@ -1,7 +1,5 @@
 """From the states of tokens to embeddings, with all settings of a folder, as the package makes them."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import pairwise
@@ -43,7 +41,6 @@ ALONE: dict[str, Any] = {
 
 
 def batch(lengths: list[int], *, left: bool = False) -> tuple[Tensor, Tensor]:
-    """States (b, t, 5) and the mask of sentences of these lengths; padding is absurdly large."""
     longest, generator = max(lengths), torch.Generator().manual_seed(sum(lengths))
     hidden = torch.randn(len(lengths), longest, 5, generator=generator)
     mask = torch.zeros(len(lengths), longest, dtype=torch.long)
@@ -134,8 +131,7 @@ def test_gradients_are_those_of_the_folders_own_embedding(tmp_path: Path) -> Non
         slope = (value(last + step) - value(last - step)) / 0.02
         assert float(gradient[row, token, channel]) == pytest.approx(slope, abs=2e-4)
     assert not gradient[0, 3:].any()  # padding
-    other = gradient_above(blocks, 0, last)
-    assert not np.allclose(other, gradient)
+    assert not np.allclose(gradient_above(blocks, 0, last), gradient)
 
 
 PROMPT = {"prompts": {"query": "w7 w8 w9 ", "document": None}, "default_prompt_name": "query"}
@@ -145,7 +141,6 @@ CUT = {"truncate_dim": 20}
 def configured(
     folder: Path, settings: dict[str, Any], *, pools_prompt: bool = True, mode: str = "mean", **more: Any
 ) -> Path:
-    """A folder with these settings, whose tokens are not all alike."""
     sentence_folder(folder, mode=mode, **more)
     torch.manual_seed(0)
     model = BertModel(BertConfig.from_pretrained(folder))
@@ -164,7 +159,6 @@ def text(folder: Path) -> str:
 
 
 def embedded(folder: Path) -> Any:
-    """The embeddings of the lines by a folder's network."""
     checkpoint = Checkpoint.open(folder)
     batches = sentence_tokens(checkpoint, LINES).batches(8)
     model, pooling = open_model(checkpoint), TokenPooling.of(checkpoint)
@@ -214,14 +208,12 @@ def test_tokens_of_a_prompt_weigh_nothing(lengths: list[int], behind: int, left:
     mask = torch.stack([(torch.arange(longest) < length).long() for length in lengths])
     hidden, mask = (each.flip(1) if left else each for each in (hidden, mask))
     other = hidden.clone()
-    first = mask.argmax(1)
-    for row, start in enumerate(first.tolist()):
+    for row, start in enumerate(mask.argmax(1).tolist()):
         other[row, start : start + behind] = 1e3
     for mode in ("mean", "max", "cls", "weightedmean", "lasttoken", "mean_sqrt_len_tokens"):
         a, b = (pooled(each, mask, mode, behind=behind) for each in (hidden, other))
         torch.testing.assert_close(a, b)
-    whole = pooled(hidden, mask, "mean", behind=0)
-    assert torch.equal(whole, pooled(hidden, mask, "mean"))
+    assert torch.equal(pooled(hidden, mask, "mean", behind=0), pooled(hidden, mask, "mean"))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +270,6 @@ def test_calibration_reads_the_prompt(tmp_path: Path) -> None:
 
 
 def rows_of(folder: Path, child: Path, lines: str) -> dict[str, Any]:
-    """The measures of a child, and the note."""
     judged = evaluate(child, folder, lines)
     return {row.name: row for row in judged.networks} | {"note": judged.note}
 

@@ -1,7 +1,5 @@
 """A child beside its parent, and beside random and uniform carvings of its size."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -56,16 +54,11 @@ def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
 
 
 def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path)
-    carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
+    carved = carve(parent_of(tmp_path), tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
     result = found(tmp_path)
     assert [row.name for row in result.networks] == [
-        "child",
-        "parent",
-        "random",
-        "uniform",
-        "quantised parent",
-    ]
+        "child", "parent", "random", "uniform", "quantised parent",
+    ]  # fmt: skip
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     child, reference = map(open_model, opened)
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -103,8 +96,7 @@ def test_a_uniform_child_by_capacity_is_the_uniform_row(name: str, tmp_path: Pat
 
 
 def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path, "bert")
-    carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
+    carve(parent_of(tmp_path, "bert"), tmp_path / "child", keep_ffn=0.25, criterion="capacity")
     result = found(tmp_path)
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -121,13 +113,9 @@ def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
 def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
     carved = carve(
-        parent,
-        tmp_path / "child",
-        budgets={"max_body_params": "0.6x"},
-        shape="per-layer",
-        criterion="capacity",
-        form="padded",
-    )
+        parent, tmp_path / "child", budgets={"max_body_params": "0.6x"}, shape="per-layer",
+        criterion="capacity", form="padded",
+    )  # fmt: skip
     assert not carved.cut.uniform
     result = found(tmp_path)
     params = {row.name: row.params for row in result.networks}
@@ -158,11 +146,9 @@ def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> 
 
 
 def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path) -> None:
-    parent = parent_of(tmp_path)
-    carve(parent, tmp_path / "child", **HALF)
+    carve(parent_of(tmp_path), tmp_path / "child", **HALF)
     wanted, recipe = found(tmp_path).to_json(), tmp_path / "child" / "recipe.json"
-    document = json.loads(recipe.read_text()) | {"parent_weights": "of another"}
-    recipe.write_text(json.dumps(document))
+    recipe.write_text(json.dumps(json.loads(recipe.read_text()) | {"parent_weights": "of another"}))
     assert found(tmp_path).to_json() == wanted
     recipe.unlink()
     assert found(tmp_path).to_json() == wanted
@@ -181,9 +167,7 @@ def test_the_recipe_of_another_child_is_refused(tmp_path: Path) -> None:
 
 
 @given(sizes=st.lists(st.tuples(st.integers(1, 2), st.integers(1, 40)), min_size=1, max_size=3))
-def test_uniform_is_as_large_to_within_a_neuron(
-    sizes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_uniform_is_as_large(sizes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory) -> None:
     """And no uniform cut with as many groups is nearer."""
     folder = tmp_path_factory.getbasetemp() / "uniform"
     checkpoint = Checkpoint.open(folder if folder.exists() else saved(folder, "llama"))
@@ -234,10 +218,7 @@ def channels_alone(folder: Path, channels: list[int], share: float) -> Any:
 
 def energies_of_channels(folder: Path) -> np.ndarray[Any, Any]:
     """Those of embeddings of mean square 1, and in equal parts of what o_proj and down_proj write."""
-    weights = {
-        name: weight.double().numpy()
-        for name, weight in open_model(Checkpoint.open(folder)).state_dict().items()
-    }
+    weights = {n: one.double().numpy() for n, one in open_model(Checkpoint.open(folder)).state_dict().items()}
     rows = weights["model.embed_tokens.weight"]
     embedded = (rows**2 / (rows**2).mean(axis=1, keepdims=True)).sum(axis=0)
     writers = (w for name, w in weights.items() if name.endswith(("o_proj.weight", "down_proj.weight")))
@@ -257,10 +238,8 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
     assert params["child"] == sum(parameter.numel() for parameter in child.parameters())
     checkpoint = Checkpoint.open(parent)
     tokens = tokens_of(checkpoint, str(tmp_path / "text.txt"), **FEW)
-    reference = open_model(checkpoint)
-    assert values(result, "child") == pytest.approx(
-        vars(perplexity_and_kl(child, reference, tokens)), rel=1e-6
-    )
+    ref = open_model(checkpoint)
+    assert values(result, "child") == pytest.approx(vars(perplexity_and_kl(child, ref, tokens)), rel=1e-6)
     energy = energies_of_channels(parent)
     by_energy = np.argsort(-energy)
     draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in DRAW_SEEDS]
@@ -269,7 +248,7 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
         share = energy[order[:36]].sum() / energy.sum()
         alone = channels_alone(parent, order[:36].tolist(), share)
         assert sum(parameter.numel() for parameter in alone.parameters()) == params["child"]
-        by_channels.append(vars(perplexity_and_kl(alone, reference, tokens)))
+        by_channels.append(vars(perplexity_and_kl(alone, ref, tokens)))
     assert values(result, "uniform") == pytest.approx(by_channels[0], rel=1e-4)
     for key, mean in values(result, "random").items():
         assert mean == pytest.approx(np.mean([draw[key] for draw in by_channels[1:]]), rel=1e-4)

@@ -1,7 +1,5 @@
 """Networks that memory does not hold: what they lose is what they lose in memory."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,6 @@ QWEN: dict[str, Any] = {
 
 
 def texts(folder: Path) -> str:
-    """Texts of two domains, one of which is shorter."""
     for name, count, step in (("code", 9, 7), ("chat", 2, 3)):
         lines = [" ".join(f"w{(i * i + step * j) % 61}" for i in range(20)) for j in range(count)]
         (folder / f"{name}.txt").write_text("\n".join(lines))

@@ -1,7 +1,5 @@
 """Texts of several domains: each is what it is alone, and all together weigh their tokens alike."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ FEW: dict[str, Any] = {"sequences": 5, "length": 12}
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """A text of many lines, a folder, and one that is too short for as many sequences."""
     lines = [" ".join(f"w{(i * i + 7 * j) % 61}" for i in range(20)) for j in range(9)]
     (folder / "code.txt").write_text("\n".join(lines))
     (folder / "chat").mkdir()

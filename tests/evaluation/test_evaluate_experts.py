@@ -1,7 +1,5 @@
 """Beside a child with fewer experts: the parent with as many, which are children carved so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 
 
 def parent_of(folder: Path, kind: str) -> Path:
-    """A mixture whose experts matter, and a text."""
     parent = louder(mixture(folder / "parent", kind))
     word_tokenizer(parent)
     (folder / "text.txt").write_text(" ".join(f"w{(i * i + 7 * i) % 61}" for i in range(300)))
@@ -40,9 +37,7 @@ def rows_of(result: Evaluated) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["deepseek_v3", "gpt_oss"])
-def test_rows_are_children_that_are_carved_so(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_carved_children(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those by frequency on all tokens that are judged: carving takes those that nothing is judged on."""
     monkeypatch.setattr(Tokens, "divided", lambda tokens: DividedTokens(tokens, tokens, tokens))
     parent, text = parent_of(tmp_path, kind), tmp_path / "text.txt"
@@ -83,8 +78,7 @@ def test_the_parent_is_as_it_was_behind_a_masked_one(tmp_path: Path) -> None:
     ids = torch.arange(10)[None]
     wanted = model(input_ids=ids).logits
     fewer = FewerExperts(parent, {layer: np.array([0, 1, 4, 5]) for layer in expert_layers(parent)})
-    alone = without_experts(model, fewer)
-    assert not torch.equal(alone(input_ids=ids).logits, wanted)
+    assert not torch.equal(without_experts(model, fewer)(input_ids=ids).logits, wanted)
     assert torch.equal(model(input_ids=ids).logits, wanted)
     modules = {layer: layer_list(model)[layer] for layer in fewer.by_layer}
     with pytest.raises(ValueError, match="as a router"), masked(modules, fewer):
@@ -125,8 +119,7 @@ def test_a_file_that_llama_cpp_alone_reads_is_judged_as_its_folder(tmp_path: Pat
     checkpoint, file = Checkpoint.open(parent), tmp_path / "same.gguf"
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     text = some_words(tmp_path / "text.txt")
-    judged = zerolm.eval(file, parent=parent, text=text, sequences=4, length=24)
-    ours, theirs = judged.rows()
+    ours, theirs = zerolm.eval(file, parent=parent, text=text, sequences=4, length=24).rows()
     assert ours["params"] == theirs["params"]
     assert ours["perplexity"] == pytest.approx(theirs["perplexity"], rel=1e-4)
     assert 0 <= ours["kl"] < 1e-5

@@ -1,7 +1,5 @@
 """Embeddings beside the parent's, against loops and scipy; passages of a text as logits leave memory for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -128,8 +126,7 @@ def test_a_child_is_judged_as_its_sentences_are_alone(tmp_path: Path) -> None:
 def test_pairs_alone_are_the_text(tmp_path: Path) -> None:
     parent = sentence_folder(tmp_path / "parent")
     carve(parent, tmp_path / "child", keep_ffn=0.5)
-    pairs = pairs_in(tmp_path)
-    judged = evaluate(tmp_path / "child", parent, None, data=pairs)
+    judged = evaluate(tmp_path / "child", parent, None, data=pairs_in(tmp_path))
     assert judged.sequences == len(set(LINES))
     assert set(judged.networks[0].values) == {"cosine", "distance", "order", "nearest", "pairs"}
 

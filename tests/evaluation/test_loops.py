@@ -1,7 +1,5 @@
 """Answers that loop: against loops over all stretches, and against passes without a cache."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,7 @@ def by_stretches(ids: list[int], period: int, times: int, least: int) -> bool:
     for p in range(1, period + 1):
         for length in range(max(times * p, least), len(ids) + 1):
             stretch = ids[len(ids) - length :]
-            piece = stretch[-p:]
-            again = (piece * (length // p + 1))[-length:]
+            again = (stretch[-p:] * (length // p + 1))[-length:]
             if stretch == again:
                 return True
     return False

@@ -1,7 +1,5 @@
 """Children of other tokens than their parent's: against evaluations alone, and loops over windows."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -32,12 +30,10 @@ LENGTH = 16
 
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses are measured on little of a text."""
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
 
 
 def cut(folder: Path, out: str, tokens: str | None, form: str = "hf", **keep: float) -> Path:
-    """Carve from the parent of a folder."""
     size = SizeRequest.of(keep or None, vocabulary=VocabularyRequest(tokens, None))
     text = str(folder / "text.txt")
     carve(
@@ -51,7 +47,6 @@ def cut(folder: Path, out: str, tokens: str | None, form: str = "hf", **keep: fl
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A decoder, children with fewer tokens, and one with all of them."""
     place = tmp_path_factory.mktemp("own tokens")
     decoder(place / "parent", byte_level(), tie_word_embeddings=True)
     (place / "text.txt").write_text(CORPUS[0] * 3, "utf-8")
@@ -67,8 +62,7 @@ def judged(folder: Path, child: str, *beside: str) -> Evaluated:
 
 
 def same(ours: JudgedNetwork, theirs: JudgedNetwork) -> None:
-    assert ours.params == theirs.params
-    assert ours.values == theirs.values
+    assert (ours.params, ours.values) == (theirs.params, theirs.values)
 
 
 def test_children_stand_beside_one_another_whatever_their_tokens(folder: Path) -> None:

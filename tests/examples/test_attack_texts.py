@@ -1,7 +1,5 @@
 """The example attack: its table is TextAttack's, and judging gives TextAttack's rates of its victim."""
 
-from __future__ import annotations
-
 import csv
 import random
 import sys
@@ -64,8 +62,7 @@ def test_its_victim_has_the_rates_that_it_prints(victim: Path, tmp_path: Path) -
     table = list(csv.DictReader((tmp_path / "attacked.csv").open(newline="")))
     assert {row["result_type"] for row in table} >= {"Successful", "Skipped"}
     for row, asked in zip(table, rows, strict=True):
-        plain = row["original_text"].replace("[[", "").replace("]]", "")
-        assert plain == asked["text"]
+        assert row["original_text"].replace("[[", "").replace("]]", "") == asked["text"]
         assert (row["result_type"] == "Skipped") == (row["original_output"] != row["ground_truth_output"])
         if row["result_type"] == "Successful":
             assert row["perturbed_output"] != row["ground_truth_output"]

@@ -1,7 +1,5 @@
 """The examples, on rows that are learnt in seconds: they learn, and what they write opens again."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path
@@ -60,8 +58,6 @@ def test_answers_are_found(tmp_path: Path) -> None:
         rows.append(f"w3,{' '.join(words)},w5")
     (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
     out = tmp_path / "out"
-    measured = find_answers.main(
-        model_in(tmp_path / "model"), tmp_path / "rows.csv", out, epochs=12, rate=3e-3
-    )
-    assert measured["exact"] > 0.6
+    mine = find_answers.main(model_in(tmp_path / "model"), tmp_path / "rows.csv", out, epochs=12, rate=3e-3)
+    assert mine["exact"] > 0.6
     AutoModelForQuestionAnswering.from_pretrained(out)

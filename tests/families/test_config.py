@@ -1,7 +1,5 @@
 """Configurations in all their spellings: what transformers builds of them has the promised parameters."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from zerolm.testing import stored_numbers
 
 
 def built_parameters(config: dict[str, Any]) -> int:
-    """Parameters of the network that a configuration builds, tied ones once; no memory is taken."""
     kind = transformers.AutoModelForCausalLM
     if config["model_type"] == "bert":
         kind = transformers.AutoModelForMaskedLM
@@ -61,7 +58,6 @@ def test_a_configuration_builds_the_promised_parameters(name: str, data: st.Data
     pick = data.draw(st.integers(0, len(backbone.blocks[0].candidates) - 1))
     architecture = space.assemble(backbone, [[pick]])
     config = space.config(architecture)
-    assert config is not None
     if name in ("qwen2", "qwen3", "bert"):
         assert config["model_type"] == name
     assert json.loads(json.dumps(config)) == config
@@ -77,7 +73,6 @@ def test_queries_may_be_wider_or_narrower_than_hidden(heads: int, kind: str) -> 
     choices = {"depth": 2, "hidden": 256, "head_size": 64, "heads": heads, "kv_heads": 1, "ffn": 512}
     architecture = space.read(choices)
     config = space.config(architecture)
-    assert config is not None
     assert (config["model_type"], architecture.layers[0].query_width) == (kind, 64 * heads)
     assert built_parameters(config) == CostModel().of(architecture)["params"]
 
@@ -96,7 +91,6 @@ def test_spaces_without_a_stock_class_have_no_configuration() -> None:
 
 @st.composite
 def readable(draw: st.DrawFn, space: SearchSpace) -> Architecture:
-    """Anything that a uniform space reads: numbers or lists, KV heads given or left out."""
     depth, heads = draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 4)))
     choices: dict[str, Any] = {"depth": depth, "hidden": 64 * heads, "head_size": 64, "heads": heads}
     width = st.sampled_from((256, 512))
@@ -117,7 +111,6 @@ def test_a_configuration_is_the_architecture_that_was_read(name: str, data: st.D
     if len(set(architecture.layers)) > 1:
         assert config is None
     else:
-        assert config is not None
         assert from_config(config).layers == architecture.layers
 
 
@@ -276,7 +269,6 @@ def test_the_last_layer_of_a_gemma4_stays(tmp_path: Path) -> None:
     """Its stock class makes it attend to all tokens, whatever the list says."""
     random_model("gemma4_text").save_pretrained(tmp_path / "parent")
     carved: Carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=0.5, **TOKENS)
-    assert carved.kept is not None
     assert carved.kept.layers[-1].layer == 3
     config = json.loads((tmp_path / "child" / "config.json").read_text())
     assert config["layer_types"][-1] == "full_attention"

@@ -1,7 +1,5 @@
 """The families that tests run on by default use all that documents say."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -55,9 +53,7 @@ def test_a_list_without_any_of_the_few_is_taken_whole(monkeypatch: pytest.Monkey
     assert chosen(families()) == list(families())
 
 
-def test_families_that_changed_are_tested_and_those_like_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_families_are_tested_and_their_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Since the previous commit, in files that are committed, edited, or new."""
 
     def git(*words: str) -> None:

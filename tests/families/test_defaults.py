@@ -1,7 +1,5 @@
 """Every size that a configuration leaves out is what transformers makes of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -171,7 +169,6 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
 
 
 def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *options: str) -> Any:
-    """Return the costs of ``zerolm score``, or its status and error."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     status = main(["score", str(path), "--json", *options])
@@ -180,21 +177,16 @@ def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, 
 
 
 @pytest.mark.parametrize("context", [1024, 4096, 32768])
-def test_a_window_bounds_what_is_cached(
-    context: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_windows_bound_caches(context: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The KV bytes of mistral at 32k tokens are those of its window of 4,096, an eighth."""
     sizes = {"num_hidden_layers": 4, "sliding_window": 4096}
     costs = score(tmp_path, capsys, {"model_type": "mistral", **sizes}, "--context", str(context))
     kept = min(context, 4096)
     assert costs["kv_bytes"] == 4 * 2 * 8 * 128 * 2 * kept
     free = score(
-        tmp_path,
-        capsys,
-        {"model_type": "mistral", **sizes, "sliding_window": None},
-        "--context",
+        tmp_path, capsys, {"model_type": "mistral", **sizes, "sliding_window": None}, "--context",
         str(context),
-    )
+    )  # fmt: skip
     assert free["kv_bytes"] == 4 * 2 * 8 * 128 * 2 * context
     assert free["macs"] - costs["macs"] == 4 * 2 * 32 * 128 * (context - kept)
 
@@ -206,11 +198,8 @@ def test_layers_with_and_without_a_window(kind: str) -> None:
     listed = ["full_attention", "sliding_attention", "full_attention", "full_attention"]
     bound = {"use_sliding_window": True} if kind != "gemma2" else {}
     assert [layer.window for layer in from_config(config | bound | {"layer_types": listed}).layers] == [
-        0,
-        64,
-        0,
-        0,
-    ]
+        0, 64, 0, 0,
+    ]  # fmt: skip
     ruled = [64, 0, 64, 0] if kind == "gemma2" else [0, 0, 0, 64]
     assert [layer.window for layer in from_config(config | bound).layers] == ruled
     if bound:

@@ -1,7 +1,5 @@
 """Documents of families: their schema, the table of the page, and types that are refused by name."""
 
-from __future__ import annotations
-
 import copy
 import json
 import sys

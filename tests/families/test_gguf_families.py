@@ -1,7 +1,5 @@
 """Families that a document says are written as GGUF: llama.cpp computes what the carved parent does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -142,8 +140,6 @@ def with_form(family: Family, role: str, **form: Any) -> Family:
 
 
 def untiled(family: Family) -> Family:
-    """Return the family with its heads in the order of the checkpoint."""
-    assert family.gguf is not None
     return replace(family, gguf=replace(family.gguf, tiled={}))
 
 
@@ -175,16 +171,12 @@ TURNED: Final[dict[str, Any]] = {
 SMALL_EPS: Final[dict[str, Any]] = {"rms_norm_eps": 1e-9}
 """Some readers of qwen2vl take the eps of the norms for 0."""
 TEXTS: dict[str, dict[str, Any]] = {
-    "gemma3": {},
-    "mistral3": {"sliding_window": None},
+    "gemma3": {}, "mistral3": {"sliding_window": None},
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), DELTA | SECTIONED | {"attention_bias": False}),
-    "qwen2_vl": SMALL_EPS,
-    "qwen2_5_vl": SMALL_EPS,
-    "qwen3_vl": TURNED,
+    "qwen2_vl": SMALL_EPS, "qwen2_5_vl": SMALL_EPS, "qwen3_vl": TURNED,
     "qwen3_vl_moe": TURNED | {"mlp_only_layers": [], "norm_topk_prob": True},
-    "kimi_k25": {"attention_bias": False},
-    "gemma4": {"attention_bias": False},
-}
+    "kimi_k25": {"attention_bias": False}, "gemma4": {"attention_bias": False},
+}  # fmt: skip
 """The text parts of models that see, with what readers of their architectures take."""
 
 
@@ -193,7 +185,6 @@ def test_the_text_part_of_a_model_that_sees_is_written(name: str, tmp_path: Path
     """Its layers differ in size where readers of the architecture take that."""
     checkpoint = Checkpoint.open(saved_seeing(tmp_path / "parent", name, **TEXTS[name]))
     whole, described = dimensions(checkpoint), checkpoint.family.gguf
-    assert described is not None
     first = 24 if checkpoint.family.cut.ffn else whole.ffn
     last = first if described.alike else 32
     layers = LAYERS.get(name, (0, 1, 3) if name == "gemma4" else (0, 2))

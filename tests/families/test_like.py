@@ -1,7 +1,5 @@
 """A document that is like another: merged before it is read, in any order of files and of plug-ins."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings
@@ -36,17 +34,11 @@ def values_at(document: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...]
     """Return what is no object, or an empty one, by its path."""
     if not isinstance(document, dict) or not document:
         return {path: document}
-    return {
-        place: value
-        for name, part in document.items()
-        for place, value in values_at(part, (*path, name)).items()
-    }
+    return {one: v for name, part in document.items() for one, v in values_at(part, (*path, name)).items()}
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_a_document_says_stands_and_the_rest_is_that_of_the_other(
-    base: dict[str, Any], document: dict[str, Any]
-) -> None:
+def test_the_other_says_what_a_document_does_not(base: dict[str, Any], document: dict[str, Any]) -> None:
     both, ours, theirs = (values_at(x) for x in (merged(base, document), document, base))
     for path, value in ours.items():
         assert value == {} or both[path] == value
@@ -70,9 +62,7 @@ def test_chains_may_be_merged_from_either_end(
 
 
 @given(PATTERNS, PATTERNS)
-def test_a_tensor_takes_the_place_of_the_one_of_its_role(
-    base: list[dict[str, Any]], change: list[dict[str, Any]]
-) -> None:
+def test_a_tensor_replaces_that_of_its_role(base: list[dict[str, Any]], change: list[dict[str, Any]]) -> None:
     result = merged({"tensors": {"body": base}}, {"tensors": {"body": change}})["tensors"]["body"]
     names = [pattern["name"] for pattern in base]
     assert [pattern["name"] for pattern in result] == names + [
@@ -146,8 +136,7 @@ def test_files_may_be_like_each_other_in_any_order(
         (tmp_path / f"{file}.json").write_text(json.dumps(document))
     monkeypatch.setenv(known.FOLDER, str(tmp_path))
     three = known.families()["three"]
-    assert three.config.sizes["vocab"].default == 7
-    assert three.config.sizes["ffn"].field == "inner"
+    assert (three.config.sizes["vocab"].default, three.config.sizes["ffn"].field) == (7, "inner")
     assert three.config.sizes["ffn"].default == LLAMA["config"]["sizes"]["ffn"]["default"]
     assert three.head_classes == ("Three",)
 

@@ -1,7 +1,5 @@
 """Families of a user's own: fused matrices, mixtures of experts, plug-ins, and broken files."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings
@@ -61,9 +59,7 @@ def model(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ledger_weighs_every_matrix(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ledgers_weigh_every_matrix(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = model(kind)
     network.save_pretrained(tmp_path)
     assert main(["ledger", str(tmp_path), "--json"]) == 0
@@ -92,8 +88,7 @@ def test_experts_are_no_network_yet(kind: str) -> None:
 
 def test_phi3_as_a_network(tmp_path: Path) -> None:
     """Its fused matrices, with the logical ones in them."""
-    network = stock_network(model("phi3"))
-    linears = [linear for linear in network.linears if linear.layer == 1]
+    linears = [linear for linear in stock_network(model("phi3")).linears if linear.layer == 1]
     assert [linear.name for linear in linears] == ["q", "k", "v", "o", "gate", "up", "down"]
     shapes = [tuple(linear.matrix(linear.parameter).shape) for linear in linears]
     assert shapes == [(48, 48), (16, 48), (16, 48), (48, 48), (40, 48), (40, 48), (48, 40)]
@@ -116,7 +111,6 @@ BROKEN: list[tuple[Any, str]] = [
 
 
 def changed(where: str, value: Any) -> dict[str, Any]:
-    """Return the document with another value at a path such as ``config.sizes.ffn``."""
     copy: dict[str, Any] = json.loads(json.dumps(DOCUMENT))
     *path, last = where.split(".")
     part: Any = copy
@@ -174,9 +168,7 @@ def test_a_broken_file_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1, "a": 2}'])
-def test_what_is_no_json_is_named_in_one_line(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_json_is_named(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.json").write_bytes(content)
     monkeypatch.setenv(known.FOLDER, str(tmp_path))
     with pytest.raises(ValueError, match=r"family '.*mine.json' cannot be read: .") as caught:
@@ -208,13 +200,9 @@ def installed(folder: Path, **points: str) -> None:
 def test_families_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(known.FOLDER)
     installed(
-        tmp_path,
-        file="myfamilies:TEXT",
-        document="myfamilies:OTHER",
-        broken="myfamilies:BROKEN",
-        number="myfamilies:NUMBER",
-        missing="myfamilies:MISSING",
-    )
+        tmp_path, file="myfamilies:TEXT", document="myfamilies:OTHER", broken="myfamilies:BROKEN",
+        number="myfamilies:NUMBER", missing="myfamilies:MISSING",
+    )  # fmt: skip
     monkeypatch.syspath_prepend(str(tmp_path))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,7 +1,5 @@
 """Every family with tensors: counted, placed, cut, repaired, and equal to its parent without what was cut."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -109,7 +107,6 @@ def stock_kind(folder: Path) -> str:
 
 @torch.no_grad()
 def sent(network: Any) -> Tensor:
-    """Return logits, or the last hidden states."""
     out = network(input_ids=IDS)
     return out.logits if hasattr(out, "logits") else out.last_hidden_state  # type: ignore[no-any-return]
 
@@ -117,7 +114,6 @@ def sent(network: Any) -> Tensor:
 def without(folder: Path, carved: Carved) -> Any:
     """Return the stock parent without the layers that a cut took, and with zeros for its other units."""
     network, cut = opened(folder), carved.kept
-    assert cut is not None
     layers = layer_list(network)
     for kept in cut.layers:
         for role, units, whole in (
@@ -153,17 +149,14 @@ def writer(family: Family, layer: Any, role: str) -> Any:
 
 
 def inputs(module: nn.Module) -> int:
-    """Return how many numbers a linear module reads."""
-    weight = module.get_parameter("weight")
-    return int(weight.shape[0 if isinstance(module, Conv1D) else 1])
+    return int(module.get_parameter("weight").shape[0 if isinstance(module, Conv1D) else 1])
 
 
 def only_read(module: nn.Module, places: list[int]) -> None:
     """Let a linear module read these of its inputs only."""
     weight = module.get_parameter("weight").data
     weight = weight.T if isinstance(module, Conv1D) else weight
-    cut = [place for place in range(weight.shape[1]) if place not in set(map(int, places))]
-    weight[:, cut] = 0
+    weight[:, [place for place in range(weight.shape[1]) if place not in set(map(int, places))]] = 0
 
 
 def relative(ours: Tensor, theirs: Tensor) -> float:
@@ -185,11 +178,8 @@ def test_a_child_is_its_parent_without_what_was_cut(parent: Checkpoint, tmp_path
 
 
 def check_child(parent: Path, folder: Path, flags: dict[str, Any]) -> None:
-    """Check that a child that is carved sends what its parent does without what was cut."""
     carved = carve(parent, folder, repair="none", **flags)
-    assert carved.verified is not None
     assert carved.verified.relative <= EXACT
-    assert carved.kept is not None
     assert not carved.kept.is_whole
     child = sent(opened(folder))
     assert relative(child, sent(without(parent, carved))) <= EXACT
@@ -199,8 +189,7 @@ def check_child(parent: Path, folder: Path, flags: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", chosen(DESCRIBED, in_folders))
 def test_it_does_not_matter_how_a_parent_is_stored(kind: str, tmp_path: Path) -> None:
     """Tied, in bfloat16, without flags, and by weights: the numbers that stay are copied, in any type."""
-    family = families()[kind]
-    off = dict.fromkeys(family.config.flags, False)
+    off = dict.fromkeys(families()[kind].config.flags, False)
     random_model(kind, "bfloat16", tie_word_embeddings=True, **off).save_pretrained(tmp_path / "parent")
     parent, child = Checkpoint.open(tmp_path / "parent"), tmp_path / "child"
     cuts = {cut: share for cut, share in BY_WEIGHTS.items() if getattr(parent.family.cut, cut[5:])}
@@ -220,7 +209,6 @@ def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path)
     del config["layer_types"]
     file.write_text(json.dumps(config))
     carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=0.34, **TOKENS)
-    assert carved.kept is not None
     (left,) = (kept.layer for kept in carved.kept.layers)
     assert opened(tmp_path / "child").config.no_rope_layers == [[1, 0, 1][left]]
     assert relative(sent(opened(tmp_path / "child")), sent(without(tmp_path / "parent", carved))) <= EXACT
@@ -229,9 +217,7 @@ def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "tied"), [*((kind, False) for kind in chosen(ROTATED)), ("llama", True), ("gpt_oss", True)]
 )
-def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
-    kind: str, tied: bool, tmp_path: Path
-) -> None:
+def test_a_stream_is_narrowed_exactly_where_it_holds_nothing(kind: str, tied: bool, tmp_path: Path) -> None:
     """Nothing is written to some channels of the parent's stream: a child of as many fewer is the parent."""
     network = random_model(kind, tie_word_embeddings=tied)
     network.config.use_cache = False

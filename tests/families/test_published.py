@@ -1,7 +1,5 @@
 """Published folders and configurations: counted, read in any order, refused where they are wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -97,14 +95,11 @@ def test_names_with_prefixes_of_two_kinds(tmp_path: Path) -> None:
 
 
 WITH_KINDS = {
-    "qwen3_5_text": {"layer_types": ["full_attention"] * 4},
-    "deepseek_v3": {"first_k_dense_replace": 4},
-    "afmoe": {"num_dense_layers": 0},
-    "exaone_moe": {"mlp_layer_types": ["sparse"] * 4},
-    "qwen2_moe": {"mlp_only_layers": []},
-    "qwen3_moe": {"mlp_only_layers": [0, 1, 2, 3]},
+    "qwen3_5_text": {"layer_types": ["full_attention"] * 4}, "deepseek_v3": {"first_k_dense_replace": 4},
+    "afmoe": {"num_dense_layers": 0}, "exaone_moe": {"mlp_layer_types": ["sparse"] * 4},
+    "qwen2_moe": {"mlp_only_layers": []}, "qwen3_moe": {"mlp_only_layers": [0, 1, 2, 3]},
     "ernie4_5_moe": {"moe_layer_start_index": 0},
-}
+}  # fmt: skip
 """Configurations by which some layers are of a kind whose tensors are not there."""
 
 
@@ -212,7 +207,6 @@ LISTED: Final = "*"
 
 
 def stock_text(config: Mapping[str, Any]) -> Any:
-    """Return the configuration of the text model as transformers completes it."""
     stock = AutoConfig.for_model(**{name: value for name, value in config.items() if value != LISTED})
     family = families()[str(config["model_type"])]
     if family.config.at is None:

@@ -1,7 +1,5 @@
 """Types, alone and with cuts, as llama.cpp reads them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -89,9 +87,7 @@ def is_narrowed(name: str) -> bool:
         *((name, MIXED_TYPES, "narrower") for name in chosen(filter(is_narrowed, WRITTEN), in_orders)),
     ],
 )
-def test_llama_cpp_reads_the_types_that_were_measured(
-    name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path
-) -> None:
+def test_llama_cpp_reads_measured_types(name: str, kinds: tuple[str, ...], cut: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     kept = Cut.whole(dimensions(checkpoint)) if cut == "whole" else part_of(checkpoint)
     if cut == "narrower":
@@ -102,8 +98,7 @@ def test_llama_cpp_reads_the_types_that_were_measured(
         place: kinds[number % len(kinds)] if all(each.columns % 32 == 0 for each in every) else "F16"
         for number, (place, every) in enumerate(weighed.matrices.items())
     }
-    typed = TypedChild(weighed, types)
-    write(child, file, typed=typed)
+    write(child, file, typed=TypedChild(weighed, types))
     header = read_gguf_header(file)
     for place, every in weighed.matrices.items():
         assert {BY_NUMBER[header.types[each.name]].name for each in every} == {types[place]}
@@ -142,7 +137,6 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     """Readers that round activations to 8 bits explain some of a difference, and never a wrong order."""
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name, "float32", **in_blocks(name)))
     family, file, cut = checkpoint.family, tmp_path / "child.gguf", Cut.whole(dimensions(checkpoint))
-    assert family.gguf is not None
     order = {"tiled": {}} if family.gguf.tiled else {"halves": not family.gguf.halves}
     wrong = replace(checkpoint, family=replace(family, gguf=replace(family.gguf, **order)))
     right, other = (WeighedChild(Child(each, cut)) for each in (checkpoint, wrong))

@@ -1,7 +1,5 @@
 """The authors' files become exactly the shared benchmarks: the same architectures and results."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -26,14 +24,11 @@ FLEXIBERT, PIT, GPT2 = SOURCES["flexibert_glue"], SOURCES["pit_vit"], SOURCES["g
 
 @pytest.fixture(scope="module")
 def contents(data_folder: Path) -> dict[str, Any]:
-    """What each source's converter is given."""
     return contents_of(upstream_folder(data_folder))
 
 
 @pytest.mark.parametrize("name", OLDER)
-def test_what_is_shipped_is_made_of_the_authors_files(
-    name: str, data_folder: Path, contents: dict[str, Any]
-) -> None:
+def test_what_is_shipped_is_the_authors(name: str, data_folder: Path, contents: dict[str, Any]) -> None:
     """And is equal to the shared benchmark."""
     if name.endswith("_vit"):
         pytest.importorskip("torch")

@@ -1,7 +1,5 @@
 """Benchmarks of one's own, JSON and CSV: what is read, in which direction, under which settings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerolm.groundtruth.directions import HIGHER, LOWER, TURNING, known_direction
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -65,8 +64,7 @@ def test_the_same_as_one_json_object(tmp_path: Path) -> None:
     ("metric", "best"), [("ppl", 47.0), ("bleu", 22.0), ("bits", 1.3), ("speed loss", 5.0)]
 )
 def test_every_metric_has_its_direction(metric: str, best: float, tmp_path: Path) -> None:
-    truth = read(written(tmp_path, GOOD))
-    found = quality(truth, metric)
+    found = quality(read(written(tmp_path, GOOD)), metric)
     assert abs(found.max()) == best
     assert np.all(np.diff(found) > 0)
 
@@ -117,7 +115,13 @@ def change(old: str, new: str) -> Callable[[str], str]:
         (change("48.0", "4_8"), "line 3, column 'ppl': '4_8' is not a number"),
         (change("48.0", "nan"), "line 3, column 'ppl': 'nan' is not a finite number"),
         (change("2.2e1", "-inf"), "line 5, column 'bleu': '-inf' is not a finite number"),
-        (change("a,gpt2", "a,gtp2"), "line 2, column 'space': 'gtp2' is not known; there are .*gpt2"),
+        (change("a,gpt2", "a,gtp2"), "line 2, column 'space': 'gtp2' is not known; did you mean 'gpt2'"),
+        (lambda text: text.replace(",", ";"), "its columns are separated by ';'; separate them by commas"),
+        (
+            lambda text: text.replace(",", "\t"),
+            r"its columns are separated by '\\t'; separate them by commas",
+        ),
+        (lambda text: "\n".join(text.splitlines()[:2]), "architectures must have at least 2 entries, not 1"),
         (change("c,gpt2", "c,bert"), "line 5, column 'space': one file holds one space, here 'gpt2'"),
         (change("a,gpt2", "a,"), "line 2, column 'space': the value is missing"),
         (change("c,gpt2", "a,gpt2"), "line 5, column 'id': 'a' is the id of line 2 too"),
@@ -139,7 +143,7 @@ def change(old: str, new: str) -> Callable[[str], str]:
         (lambda text: "\n".join(text.splitlines()[:2]), "at least 2"),
         (lambda _: "", "empty"),
         (lambda _: "\n\n", "empty"),
-        (lambda _: "id;space;ppl", "no rows|no column"),
+        (lambda _: "id,space,ppl", "no rows|no column"),
         (lambda _: ",".join(map(str, range(2000))), "at most 1000"),
         (lambda _: 'space,architecture\ngpt2,"{}"\n', "no column with a result"),
         (lambda _: 'space,architecture,ppl\ngpt2,"[]",1\n', r"line 2, column 'architecture': '\[\]' is no"),
@@ -172,7 +176,7 @@ def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         read(written(tmp_path, GOOD))
 
 
-def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
+def test_names_stand_for_files_of_either_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     csv = written(tmp_path, GOOD)
     assert locate("mine", str(tmp_path)) == csv
     truth = read(csv)
@@ -180,6 +184,11 @@ def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
     path = written(tmp_path, text, "yours.json")
     assert GroundTruth.model_validate_json(text) == truth == read(path)
     assert locate("yours", str(tmp_path)) == path
+    (tmp_path / "notes.txt").write_text("")
+    for path, words in ((tmp_path, "a folder"), (tmp_path / "notes.txt", "a file without the ending")):
+        monkeypatch.chdir(path.parent)
+        with pytest.raises(ValueError, match=f"'{path.name}' is {words}"):
+            locate(path.name, str(tmp_path))
     with pytest.raises(ValueError, match=r"theirs' is not in .*there are autoformer_vit,.*mine,.*yours"):
         locate("theirs", str(tmp_path))
     assert locate("gpt2_wt103", str(tmp_path)) == SHIPPED / "gpt2_wt103.json.gz"
@@ -247,3 +256,24 @@ def test_messages_speak_of_json(tmp_path: Path) -> None:
         check(document)
     with pytest.raises(ValueError, match=r"a number has 5000 digits; at most 1000 are read$"):
         read(written(tmp_path, "9" * 5000, "it.json"))
+
+
+METRICS = {
+    False: ["val_bpb", "bpc", "test_nll", "mse", "WER", "cer", "loss", "valid_ppl", "perplexity",
+            "error_rate", "evalLoss", "ppl (avg)", "train-loss", "test_word_ppl", "loss2"],
+    True: ["accuracy", "val_acc", "top1_acc", "testAcc", "f1", "macro-F1", "bleu4", "glue_avg", "c100_kd_acc",
+           "AUC", "mnli"],
+    None: ["quality", "score", "tokens", "bits", "accident", "flosses", "nppl", "acc_loss", "neg_loss",
+           "-loss", "1-acc", "accuracy drop", "loss_std", "speed", ""],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_higher_better", METRICS)
+def test_what_a_name_says(is_higher_better: bool | None) -> None:
+    names = METRICS[is_higher_better]
+    assert {name: known_direction(name) for name in names} == dict.fromkeys(names, is_higher_better)
+
+
+def test_no_word_says_two_things() -> None:
+    assert not LOWER & HIGHER
+    assert not (LOWER | HIGHER) & TURNING

@@ -1,7 +1,5 @@
 """Healing: every family, shape and format, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -83,9 +81,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
         ("bert", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
     ],
 )
-def test_every_family_and_format(
-    tmp_path: Path, made: Any, name: str, settings: dict[str, Any], form: str
-) -> None:
+def test_families_formats(tmp_path: Path, made: Any, name: str, settings: dict[str, Any], form: str) -> None:
     """The child comes nearer to its parent, is written as it was trained, and opens again.
 
     Every family by every cut is carved in test_every_family; here is each form that is trained otherwise.
@@ -107,8 +103,7 @@ def test_every_family_and_format(
     recipe = json.loads((out / "recipe.json").read_text())
     (stage,) = recipe["healing"]
     assert recipe["written_as"] == form
-    assert stage["teacher"] == parent.name
-    assert stage["losses_on_held_out"] == losses
+    assert (stage["teacher"], stage["losses_on_held_out"]) == (parent.name, losses)
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert files == set(recipe["files"])
     assert str(tmp_path) not in (out / "recipe.json").read_text()
@@ -190,8 +185,7 @@ def test_everything_that_takes_a_child_takes_a_healed_one(tmp_path: Path, llama:
     assert "child, after" in ran.out
     judged = zerolm("eval", out, *common[:4], "--sequences", "6", "--length", "12", "--json")
     assert judged.status == 0, judged.err
-    assert zerolm("doctor", out).status == 0
-    assert zerolm("ledger", out).status == 0
+    assert (zerolm("doctor", out).status, zerolm("ledger", out).status) == (0, 0)
     ran = zerolm("carve", out, "--keep-ffn", ".5", "--criterion", "capacity", "--out", cut)
     assert ran.status == 0, ran.err
     ran = zerolm("heal", out, *common, "--out", again)
@@ -268,7 +262,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path, made: Any, lla
     gguf = tmp_path / "gguf"
     gguf.mkdir()
     (gguf / "model.gguf").write_bytes(b"GGUF" + bytes(100))
-    refused(out, gguf, parent=parent, match="'.*gguf'", **common)
+    refused(out, gguf, parent=parent, match="'.*gguf' is GGUF, which is not trained: carve without", **common)
     words = tmp_path / "words"
     word_tokenizer(saved(words, "llama"))
     changed(words, "tokenizer.json", lambda value: value["model"]["vocab"].update(w63=62, w62=63))
@@ -366,9 +360,7 @@ def test_a_loss_that_is_not_finite_writes_nothing(
 
 
 @forks
-def test_two_processes_are_one_with_the_same_batch(
-    tmp_path: Path, llama: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_processes_are_one(tmp_path: Path, llama: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """They speak by gloo; the first alone prints and writes."""
     parent, child, text = llama
     one, two = tmp_path / "one", tmp_path / "two"

@@ -1,7 +1,5 @@
 """Healing of children with fewer tokens, of routers alone, and of weights that are stored otherwise."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -62,8 +60,7 @@ def test_tokens_leave_in_the_first_of_several_stages(parent: Path, page: Path, t
     staged = zerolm.carve(parent, tmp_path / "child", text=page, steps=2, heal=5000, **CUT)
     assert staged.vocabulary.child == once.vocabulary.child
     assert staged.costs["child"] == once.costs["child"]
-    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
-    assert len(recipe["healing"]) == 2
+    assert len(json.loads((tmp_path / "child" / "recipe.json").read_text())["healing"]) == 2
     assert Checkpoint.open(tmp_path / "child").layout.vocab == once.vocabulary.child
     assert zerolm.eval(tmp_path / "child", parent=parent, text=page, length=16).bits > 0
 

@@ -1,7 +1,5 @@
 """Files and folders that appear when they are complete; a full disk is told in one line."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from collections import namedtuple
@@ -90,7 +88,6 @@ LINE = r"^'[^']*out' cannot be written: the disk is full: more than 4.1 kB are n
 
 
 def fill(file: Path, error: Exception) -> None:
-    """Write some, and fail."""
     file.write_bytes(bytes(4100))
     raise error
 
@@ -155,6 +152,19 @@ def test_a_cache_that_is_full_is_no_reason_to_fail(
     assert cache.get("sums") is None
     assert list((tmp_path / "cache").iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_arrays_are_computed_once_unless_their_file_is_damaged(tmp_path: Path) -> None:
+    cache, calls = ArrayCache(tmp_path), list[int]()
+
+    def compute() -> dict[str, Any]:
+        calls.append(len(calls))
+        return {"a": np.array(calls[-1])}
+
+    assert [int(cache.once("sums", compute)["a"]) for _ in range(3)] == [0, 0, 0]
+    (tmp_path / "sums.npz").write_bytes(b"damaged")
+    assert [int(cache.once("sums", compute)["a"]) for _ in range(2)] == [1, 1]
+    assert [int(ArrayCache().once("sums", compute)["a"]) for _ in range(2)] == [2, 3]  # nothing is stored
 
 
 def test_a_file_of_a_child_that_does_not_fit(

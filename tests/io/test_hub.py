@@ -1,7 +1,5 @@
 """What the hub is asked, and that nobody waits long for it."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of a long run survive a kill at any byte, and two writers of one file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

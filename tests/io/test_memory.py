@@ -1,7 +1,5 @@
 """Memory that was freed between blocks in use goes back to the system."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plain JSON as typed values, and objects on one short line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -39,14 +37,10 @@ class Outer:
 
 INNER = st.builds(Inner, WHOLE, st.floats(allow_nan=False), st.none() | TEXT, st.sampled_from(("a", "b")))
 OUTER = st.builds(
-    Outer,
-    INNER,
-    st.lists(INNER, max_size=3).map(tuple),
-    st.dictionaries(TEXT, WHOLE, max_size=3),
-    st.none() | WHOLE | TEXT,
-    st.lists(st.tuples(WHOLE, st.floats(allow_nan=False)), max_size=3),
+    Outer, INNER, st.lists(INNER, max_size=3).map(tuple), st.dictionaries(TEXT, WHOLE, max_size=3),
+    st.none() | WHOLE | TEXT, st.lists(st.tuples(WHOLE, st.floats(allow_nan=False)), max_size=3),
     st.booleans(),
-)
+)  # fmt: skip
 
 
 @given(OUTER)

@@ -1,7 +1,5 @@
 """What an ablation changes, draws and borrows, against plain recomputations and published figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,15 +56,11 @@ def test_what_becomes_of_a_layer() -> None:
     assert found == {
         "as published": [("qkv", 192, 64, 3), o, up, down],
         "qkv split": [("q", 64, 64, 1), ("k", 64, 64, 1), ("v", 64, 64, 1), o, up, down],
-        "without q": [("kv", 128, 64, 2), o, up, down],
-        "without k": [("qv", 128, 64, 2), o, up, down],
-        "without v": [("qk", 128, 64, 2), o, up, down],
-        "without o": [("qkv", 192, 64, 3), up, down],
-        "without up": [("qkv", 192, 64, 3), o, down],
-        "without down": [("qkv", 192, 64, 3), o, up],
-        "attention only": [("qkv", 192, 64, 3), o],
-        "ffn only": [up, down],
-    }
+        "without q": [("kv", 128, 64, 2), o, up, down], "without k": [("qv", 128, 64, 2), o, up, down],
+        "without v": [("qk", 128, 64, 2), o, up, down], "without o": [("qkv", 192, 64, 3), up, down],
+        "without up": [("qkv", 192, 64, 3), o, down], "without down": [("qkv", 192, 64, 3), o, up],
+        "attention only": [("qkv", 192, 64, 3), o], "ffn only": [up, down],
+    }  # fmt: skip
 
 
 def test_a_matrix_that_some_layers_lack() -> None:
@@ -102,10 +96,8 @@ def test_split_and_fused_undo_each_other_and_matrices_without_labels_are_never_d
 def test_factorised_embeddings_by_hand() -> None:
     network = one_layer(Matrix("ffn", 16, 8))
     shapes = tuple(Matrix("embedding", rows, cols) for rows, cols in ((100, 4), (8, 4)))
-    ends = Ends(embedding=432, embedding_matrices=shapes)
-    terms = embedding_terms([replace(network, ends=ends)])
-    assert terms["zerolm"][0] == pytest.approx(108 * 0.02**2)
-    assert terms["geo"][0] == 432
+    terms = embedding_terms([replace(network, ends=Ends(embedding=432, embedding_matrices=shapes))])
+    assert (terms["zerolm"][0], terms["geo"][0]) == (pytest.approx(108 * 0.02**2), 432)
     assert terms["stable_rank"][0] == pytest.approx(400 / (10 + 2) ** 2 + 32 / (8**0.5 + 2) ** 2)
 
 

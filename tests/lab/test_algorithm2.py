@@ -1,7 +1,5 @@
 """Algorithm 2 against its literal twin and published figures, and its guards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model called layer by layer computes what it computes in one go; its parts have their roles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks of the search spaces have the parameters, the matrices and the places that were promised."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace
@@ -94,7 +92,6 @@ def small(draw: st.DrawFn, name: str) -> Architecture:
 
 
 def batch(network: Network, seed: int = 0) -> Tensor:
-    """Two short sequences, or one image."""
     generator = torch.Generator().manual_seed(seed)
     if network.task == "image":
         dtype = next(network.module.parameters()).dtype
@@ -202,13 +199,11 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
 @settings(max_examples=portion(3))
 @given(data=st.data())
 def test_no_place_shares_a_module_without_weights(name: str, data: st.DataObject) -> None:
-    network = build(data.draw(small(name)))
+    net = build(data.draw(small(name)))
     calls: Counter[nn.Module] = Counter()
-    parts = [
-        part for part in network.module.modules() if isinstance(part, (*ONCE, *map(type, network.norms)))
-    ]
+    parts = [part for part in net.module.modules() if isinstance(part, (*ONCE, *map(type, net.norms)))]
     handles = [part.register_forward_hook(lambda part, *_: calls.update([part])) for part in parts]
-    network.module(batch(network), 1)
+    net.module(batch(net), 1)
     for handle in handles:
         handle.remove()
     assert calls == Counter(parts)
@@ -250,8 +245,7 @@ def test_second_derivatives_are_differences_of_first_ones(name: str, data: st.Da
         return slopes()
 
     terms = [(g * v).sum() for g, v in zip(slopes(graph=True), along, strict=True)]
-    projected = torch.stack(terms).sum()
-    curved = torch.autograd.grad(projected, parameters, materialize_grads=True)
+    curved = torch.autograd.grad(torch.stack(terms).sum(), parameters, materialize_grads=True)
     upper, lower = moved(1e-7), moved(-2e-7)
     wanted = [(a - b) / 2e-7 for a, b in zip(upper, lower, strict=True)]
     error = sum(float((a - b).square().sum()) for a, b in zip(curved, wanted, strict=True))
@@ -308,43 +302,29 @@ STOCK = {
         ("embeddings.tokens", "bert.embeddings.word_embeddings"),
         ("embeddings.positions", "bert.embeddings.position_embeddings"),
         ("embeddings.segments", "bert.embeddings.token_type_embeddings"),
-        ("embeddings.norm", "bert.embeddings.LayerNorm"),
-        ("layers.", "bert.encoder.layer."),
-        ("attention.inner.q.", "attention.self.query."),
-        ("attention.inner.k.", "attention.self.key."),
-        ("attention.inner.v.", "attention.self.value."),
-        ("attention.inner.o.", "attention.output.dense."),
-        ("attention.norm.", "attention.output.LayerNorm."),
-        ("ffn.inner.up.", "intermediate.dense."),
-        ("ffn.inner.down.", "output.dense."),
-        ("ffn.norm.", "output.LayerNorm."),
+        ("embeddings.norm", "bert.embeddings.LayerNorm"), ("layers.", "bert.encoder.layer."),
+        ("attention.inner.q.", "attention.self.query."), ("attention.inner.k.", "attention.self.key."),
+        ("attention.inner.v.", "attention.self.value."), ("attention.inner.o.", "attention.output.dense."),
+        ("attention.norm.", "attention.output.LayerNorm."), ("ffn.inner.up.", "intermediate.dense."),
+        ("ffn.inner.down.", "output.dense."), ("ffn.norm.", "output.LayerNorm."),
         ("head.dense", "cls.predictions.transform.dense"),
-        ("head.norm", "cls.predictions.transform.LayerNorm"),
-        ("head.bias", "cls.predictions.bias"),
+        ("head.norm", "cls.predictions.transform.LayerNorm"), ("head.bias", "cls.predictions.bias"),
     ],
     "gpt2-uniform": [
-        ("embeddings.tokens", "transformer.wte"),
-        ("embeddings.positions", "transformer.wpe"),
-        ("final.", "transformer.ln_f."),
-        ("layers.", "transformer.h."),
-        ("attention.inner.qkv.", "attn.c_attn."),
-        ("attention.inner.o.", "attn.c_proj."),
-        ("attention.norm.", "ln_1."),
-        ("ffn.inner.up.", "mlp.c_fc."),
-        ("ffn.inner.down.", "mlp.c_proj."),
+        ("embeddings.tokens", "transformer.wte"), ("embeddings.positions", "transformer.wpe"),
+        ("final.", "transformer.ln_f."), ("layers.", "transformer.h."),
+        ("attention.inner.qkv.", "attn.c_attn."), ("attention.inner.o.", "attn.c_proj."),
+        ("attention.norm.", "ln_1."), ("ffn.inner.up.", "mlp.c_fc."), ("ffn.inner.down.", "mlp.c_proj."),
         ("ffn.norm.", "ln_2."),
     ],
     "llama": [
-        ("embeddings.", "model.embed_tokens."),
-        ("final.", "model.norm."),
-        ("layers.", "model.layers."),
+        ("embeddings.", "model.embed_tokens."), ("final.", "model.norm."), ("layers.", "model.layers."),
         *((f"attention.inner.{name}.", f"self_attn.{name}_proj.") for name in "qkvo"),
         *((f"ffn.inner.{name}.", f"mlp.{name}_proj.") for name in ("gate", "up", "down")),
-        ("attention.norm.", "input_layernorm."),
-        ("ffn.norm.", "post_attention_layernorm."),
+        ("attention.norm.", "input_layernorm."), ("ffn.norm.", "post_attention_layernorm."),
         ("head.linear.", "lm_head."),
     ],
-}
+}  # fmt: skip
 STOCK["qwen3"] = [
     *STOCK["llama"],
     *((f"attention.inner.{name}_norm.", f"self_attn.{name}_norm.") for name in "qk"),
@@ -354,18 +334,11 @@ STOCK["qwen3"] = [
 @pytest.mark.parametrize(
     ("name", "more", "heads"),
     [
-        ("bert", {}, 4),
-        ("gpt2-uniform", {}, 4),
-        ("llama", {}, 4),
-        ("llama", {"tied": False}, 4),
-        ("llama", {"qkv_bias": True}, 4),
-        ("llama", {}, 6),
-        ("qwen3", {}, 6),
+        ("bert", {}, 4), ("gpt2-uniform", {}, 4), ("llama", {}, 4), ("llama", {"tied": False}, 4),
+        ("llama", {"qkv_bias": True}, 4), ("llama", {}, 6), ("qwen3", {}, 6),
     ],
-)
-def test_stock_classes_with_the_same_weights_give_the_same_logits(
-    name: str, more: dict[str, Any], heads: int
-) -> None:
+)  # fmt: skip
+def test_stock_classes_give_the_same_logits(name: str, more: dict[str, Any], heads: int) -> None:
     space = make_space(name, vocab=50, positions=20, **more)
     choices = {"depth": 2, "hidden": 32, "heads": heads, "head_size": 8, "ffn": 40}
     architecture = space.read(choices | ({"kv_heads": 2} if name in ("llama", "qwen3") else {}))

@@ -1,7 +1,5 @@
 """The parts of networks compute what their equations say, and can be differentiated twice."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A real Ray cluster of two nodes gives what one process gives, and is left as it was found."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile
@@ -20,8 +18,6 @@ pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 
 
 def work(failing: int = -1, log: Path | None = None) -> Callable[[int], float]:
-    """Work that leaves its node in a file of the item's name; nested, for workers cannot import tests."""
-
     def root(number: int) -> float:
         if number == failing:
             raise ValueError("too wide")
@@ -33,7 +29,6 @@ def work(failing: int = -1, log: Path | None = None) -> Callable[[int], float]:
 
 
 def started_with(home: str) -> list[str]:
-    """The processes of this home folder, but for joblib's own, which stays with this one."""
     lines = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended, or is another's
@@ -65,7 +60,6 @@ def check_ended(home: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(home: str) -> Iterator[Any]:
-    """Two nodes with one CPU each."""
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "include_dashboard": False, "temp_dir": home, "object_store_memory": 2**27}
@@ -78,12 +72,9 @@ def cluster(home: str) -> Iterator[Any]:
         cluster.shutdown()
 
 
-def test_where_there_is_no_cluster_one_is_started_and_ended(
-    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_cluster_one_is_started(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "local")  # also where this machine has one
-    outcomes = dict(finished([1, 2], work(log=tmp_path), backend="ray"))
-    assert outcomes == {0: 1.0, 1: math.sqrt(2)}
+    assert dict(finished([1, 2], work(log=tmp_path), backend="ray")) == {0: 1.0, 1: math.sqrt(2)}
     assert not ray.is_initialized()
     check_ended(home)
     assert len({each.read_text() for each in tmp_path.iterdir()}) == 1

@@ -4,8 +4,6 @@ What is left on the CPU is an error, as on a real device. A process of its own d
 device for good.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

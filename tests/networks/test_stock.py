@@ -1,7 +1,5 @@
 """Stock models are the same network as before; what is tapped is what the stock model computes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,8 +204,7 @@ def test_norms_are_all_that_normalise(name: str) -> None:
     network = stock_network(made(name))
     counts = {"gemma2": 4 * 3 + 1, "qwen3": 4 * 3 + 1, "bert_masked": 2 * 3 + 2}
     assert len(set(network.norms)) == len(network.norms) == counts.get(name, 2 * 3 + 1)
-    inside = [layer for layer in network.layers if set(layer.modules()) & set(network.norms)]
-    assert len(inside) == 3
+    assert len([layer for layer in network.layers if set(layer.modules()) & set(network.norms)]) == 3
 
 
 def test_other_models_stay_as_they_are() -> None:

@@ -1,7 +1,5 @@
 """Work on items in any number of processes, and threads by what is idle."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -21,8 +19,7 @@ def test_every_item_is_worked_on_once_with_one_thread(jobs: int) -> None:
     def work(item: int) -> tuple[int, int]:
         return item * item, torch.get_num_threads()
 
-    outcomes = dict(finished(range(7), work, jobs=jobs))
-    assert outcomes == {i: (i * i, 1) for i in range(7)}
+    assert dict(finished(range(7), work, jobs=jobs)) == {i: (i * i, 1) for i in range(7)}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -83,15 +80,13 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("idle", "wanted"), [(0.1, 1), (1.2, 1), (1.8, 2), (4.0, 4), (9.0, 4)])
-def test_large_models_take_the_idle_processors(
-    idle: float, wanted: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_models_take_idle_cores(idle: float, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(4)
     monkeypatch.setattr(threads, "idle_processors", lambda: idle)
     assert threads.use_idle_processors(threads.SMALL) == torch.get_num_threads() == wanted
 
 
-def test_small_models_take_one_thread_and_the_environment_decides_for_all(
+def test_small_models_take_one_thread_or_what_is_set_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.set_num_threads(2)

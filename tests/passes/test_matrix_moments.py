@@ -1,7 +1,5 @@
 """Moments of matrices against hooks on the whole stock model, and sums over tokens against numpy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +56,7 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
     for index, batch in enumerate(tokens.filled(MOMENT_BATCH)):
         log = model(**batch).logits.log_softmax(-1).flatten(0, 1)
         generator = torch.Generator().manual_seed(index)
-        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
-        (-log.gather(1, drawn).sum()).backward()
+        (-log.gather(1, torch.multinomial(log.detach().exp(), 1, generator=generator)).sum()).backward()
         predictions.append(log.detach().exp())
     count = tokens.ids.numel()
     for place, values in seen.items():
@@ -166,8 +163,7 @@ def test_sums_are_those_of_all_tokens_at_once(seed: int, batches: int, mean: flo
     for part in np.split(np.arange(len(x)), batches):
         moments.add(*(torch.from_numpy(each[part]) for each in (x, t, w)))
     a, b, c = (each.astype(np.float64) for each in (x, t, w))
-    assert moments.count == len(x)
-    assert moments.total == pytest.approx(c.sum(), rel=1e-6)
+    assert (moments.count, moments.total) == (len(x), pytest.approx(c.sum(), rel=1e-6))
     np.testing.assert_allclose(moments.inputs, c @ a, rtol=1e-5, atol=1e-5 * (1 + mean))
     np.testing.assert_allclose(moments.outputs, c @ b, rtol=1e-5, atol=1e-5 * (1 + mean))
     if centred:

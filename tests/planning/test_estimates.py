@@ -1,7 +1,5 @@
 """Predicted losses of cuts, compared with those of whole networks by running or autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,9 +43,7 @@ BOTH = ("groups", "ffn")
 def criterion(network: Any) -> Additive:
     sizes, generator = dimensions_of(network), np.random.default_rng(0)
     counts = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
-    return Additive(
-        {kind: [generator.random(count) for _ in range(sizes.depth)] for kind, count in counts.items()}
-    )
+    return Additive({kind: [generator.random(c) for _ in range(sizes.depth)] for kind, c in counts.items()})
 
 
 @contextmanager
@@ -159,8 +155,7 @@ def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
     by = Additive(importances(network, MANY, "output_energy"))
     predicted = estimated_losses(network, MANY, by, BOTH)
     for kind, size in sizes_cut(network):
-        ratio = np.divide(*pairs_of(network, predicted, kind, size).sum(0))
-        assert 0.3 < ratio < 1.5, (kind, size)
+        assert 0.3 < np.divide(*pairs_of(network, predicted, kind, size).sum(0)) < 1.5, (kind, size)
 
 
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
@@ -193,9 +188,7 @@ def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
     fisher = loss_moments(network, MANY, with_stream=True).fisher
     by = Additive(importances(network, MANY, "surgeon", fisher=fisher))
     basis = loss_basis(network, fisher)
-    alone, cut = (
-        estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, fisher)
-    )
+    alone, cut = (estimated_losses(network, MANY, by, BOTH, basis=basis, repaired=e) for e in (None, fisher))
     repaired = cut.repaired
     assert alone.repaired is None
     for kind in BOTH:
@@ -251,9 +244,7 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30), st.floats(0.5, 2.0), st.floats(0.1, 5.0))
-def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
-    predicted: list[float], power: float, factor: float
-) -> None:
+def test_a_power_of_what_is_foretold_is_fitted(predicted: list[float], power: float, factor: float) -> None:
     asked: list[int] = []
 
     def measure(layers: Sequence[int]) -> dict[int, float]:

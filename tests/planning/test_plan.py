@@ -1,7 +1,5 @@
 """Criteria from weights, and plans that nothing of their shape beats."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path
@@ -99,9 +97,7 @@ def test_max_weight_by_hand(parents: dict[str, Checkpoint]) -> None:
 @pytest.mark.parametrize("name", ["llama", "bert", "gemma2"])
 @pytest.mark.parametrize("budget", ["params", "macs", "kv_bytes"])
 @pytest.mark.parametrize("told", [False, True])
-def test_uniform_plans_are_the_best_of_all(
-    name: str, budget: str, told: bool, parents: dict[str, Checkpoint]
-) -> None:
+def test_uniform_plans_are_best(name: str, budget: str, told: bool, parents: dict[str, Checkpoint]) -> None:
     """Against every number of groups and of neurons and, if the criterion can tell, every set of layers."""
     checkpoint = parents[name]
     parent = dimensions(checkpoint)
@@ -132,8 +128,7 @@ def test_layers_that_must_stay_stay(wanted: set[int], parents: dict[str, Checkpo
     parent, score = dimensions(checkpoint), Told(dimensions(checkpoint), 3)
     sizes = choices(checkpoint, SizeRequest.of(keep={"layers": 0.67}))
     sizes = replace(sizes, required_layers=frozenset(wanted))
-    account = part_costs(checkpoint, sizes, COST)
-    planned = plan_uniform(parent, score, sizes, account, Budgets.of({}))
+    planned = plan_uniform(parent, score, sizes, part_costs(checkpoint, sizes, COST), Budgets.of({}))
     pairs = [pair for pair in itertools.combinations(range(3), 2) if wanted <= set(pair)]
     worths = [total(score, parent, dict.fromkeys(pair, parent.units)) for pair in pairs]
     assert tuple(planned.cut.sizes) == pairs[int(np.argmax(worths))]
@@ -268,7 +263,6 @@ def test_wide_layers_keep_widths_on_which_kernels_are_fast(
     kind, settings = MODELS["llama"]
     network = getattr(transformers, kind)
     network(network.config_class(**settings | {"intermediate_size": whole})).save_pretrained(tmp_path)
-    parent = Checkpoint.open(tmp_path)
-    possible = sizes_of(parent, request_)["ffn"]
+    possible = sizes_of(Checkpoint.open(tmp_path), request_)["ffn"]
     share = request_.keep.get("ffn")
     assert (list(possible.possible) if share is None else [possible.nearest(share)]) == sizes

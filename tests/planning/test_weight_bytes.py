@@ -1,7 +1,5 @@
 """Weight bytes are those of the file, caches know windows; shares that come to nothing are told of."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,6 @@ from tiny import saved
 
 
 def data_bytes(folder: Path) -> int:
-    """Return the bytes of the tensors in the files of a folder, without headers."""
     files = folder.glob("*.safetensors")
     return sum(file.stat().st_size - 8 - int.from_bytes(file.read_bytes()[:8], "little") for file in files)
 
@@ -23,16 +20,11 @@ def data_bytes(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("llama_tied", "float16"),
-        ("llama_tied", "mixed"),
-        ("gpt2", "float32"),
-        ("bert", "mixed"),
+        ("llama_tied", "float16"), ("llama_tied", "mixed"), ("gpt2", "float32"), ("bert", "mixed"),
         ("qwen3", "bfloat16"),
     ],
-)
-def test_weight_bytes_are_those_of_the_file(
-    name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_weight_bytes_of_a_file(name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16" if dtype == "mixed" else dtype)
     if dtype == "mixed":
         file = parent / "model.safetensors"
@@ -40,13 +32,8 @@ def test_weight_bytes_are_those_of_the_file(
         save_file(weights, file, {"format": "pt"})
     for shape in ((), ("--shape", "per-layer", "--format", "padded")):
         flags = (
-            "--max-weight-bytes",
-            "0.9x",
-            *BY_WEIGHTS,
-            *shape,
-            "--out",
-            str(tmp_path / f"child{len(shape)}"),
-        )
+            "--max-weight-bytes", "0.9x", *BY_WEIGHTS, *shape, "--out", str(tmp_path / f"child{len(shape)}"),
+        )  # fmt: skip
         ran = zerolm("carve", str(parent), *flags, "--json")
         assert ran.status == 0, ran.err
         result = json.loads(ran.out)
@@ -71,26 +58,19 @@ def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], t
 
 ROUNDED = {
     "heads": (
-        "qwen3",
-        ("--keep-heads", "0.9", *BY_WEIGHTS),
-        "--keep-heads 0.9 of 2 KV groups rounds to all of them; ",
-        "0.5",
+        "qwen3", ("--keep-heads", "0.9", *BY_WEIGHTS),
+        "--keep-heads 0.9 of 2 KV groups rounds to all of them; ", "0.5",
     ),
     "layers": ("llama", ("--keep-layers", "0.9", "--text", "random"), "of 3 layers rounds", "0.67"),
     "neurons": ("llama", ("--keep-ffn", "0.99", *BY_WEIGHTS), "of 40 FFN neurons rounds", "0.97"),
     "steps": (
-        "llama",
-        ("--keep-ffn", "0.9", "--multiple-of", "20", *BY_WEIGHTS),
-        "of 40 FFN neurons rounds",
-        "0.5",
+        "llama", ("--keep-ffn", "0.9", "--multiple-of", "20", *BY_WEIGHTS), "of 40 FFN neurons rounds", "0.5",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ROUNDED)
-def test_shares_that_come_to_nothing_are_refused(
-    case: str, zerolm: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_shares_of_nothing_are_refused(case: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     name, flags, words, cure = ROUNDED[case]
     parent, out = str(saved(tmp_path / "parent", name)), ("--out", str(tmp_path / "child"))
     ran = zerolm("carve", parent, *flags, *out)
@@ -105,7 +85,7 @@ def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], 
     """Each of 3 layers of a mistral attends to 8 tokens; of a gemma2 some attend to all."""
     parent = str(saved(tmp_path / "mistral", "mistral"))
     flags = ("--keep-ffn", "0.5", *BY_WEIGHTS, "--context", "32", "--json")
-    result = json.loads(zerolm("carve", parent, *flags).out)
+    result = zerolm("carve", parent, *flags).document
     assert (
         result["costs"]["parent"]["kv_bytes"] == 3 * 8 * 2 * 2 * 8 * 2
     )  # tokens, k and v, heads, size, bytes
@@ -116,4 +96,4 @@ def test_windows_bound_the_cache_of_keys_and_values(zerolm: Callable[..., Any], 
     assert "counted without the windows (8 tokens) of some layers" in ran.err
     assert json.loads(ran.out)["costs"]["parent"]["kv_bytes"] == 3 * 32 * 2 * 2 * 16 * 2
     short = ("--keep-ffn", "0.5", *BY_WEIGHTS, "--context", "8", "--json")
-    assert "windows" not in json.loads(zerolm("carve", parent, *short).out)["note"]
+    assert "windows" not in zerolm("carve", parent, *short).document["note"]

@@ -1,7 +1,5 @@
 """Repair against literal least squares, and what must hold whatever the network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -106,8 +104,7 @@ def test_each_matrix_solves_its_literal_problem(name: str) -> None:
             own, lacking, weights = targets_of(layer.norm, role, theirs, ours)
             start, x = matrix(module).double().numpy().T, ours[f"{role}_in"]
             own_part = literal(x, own, start, offset, RIDGES.output, weights)
-            lost_part = literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)
-            wanted = own_part + lost_part
+            wanted = own_part + literal(x, lacking, 0 * start, offset, RIDGES.lost, weights)
             new = {(kept.layer, role): arrays[kept.layer, role]}
             columns = arrays[kept.layer, role] if name == "gpt2" else arrays[kept.layer, role].T
             np.testing.assert_allclose(columns, wanted, atol=1e-3 * np.abs(wanted).max())
@@ -240,12 +237,9 @@ def filled(x: Tensor, own: Tensor, lost: Tensor | None, weights: Tensor, *, bias
         rows = slice(first, first + 8)
         pair = None if lost is None else lost[rows].reshape(-1, 2, own.shape[1])
         fit.add(
-            x[rows].reshape(-1, 2, x.shape[1]),
-            own[rows].reshape(-1, 2, own.shape[1]),
-            pair,
-            weights[rows].reshape(-1, 2),
-            is_held=first // 8 % 4 == 3,
-        )
+            x[rows].reshape(-1, 2, x.shape[1]), own[rows].reshape(-1, 2, own.shape[1]), pair,
+            weights[rows].reshape(-1, 2), is_held=first // 8 % 4 == 3,
+        )  # fmt: skip
     return fit
 
 

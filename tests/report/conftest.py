@@ -1,7 +1,5 @@
 """Pages of every kind, made once, and a browser that opens them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -27,7 +25,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A headless browser; tests that need it are skipped, with the reason, where there is none."""
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("playwright is not installed")
     from playwright.sync_api import sync_playwright

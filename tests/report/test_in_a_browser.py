@@ -1,7 +1,5 @@
 """Every kind of page in a real browser (nothing is loaded), and fragments for notebooks."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -94,9 +92,7 @@ def test_a_page_fits_every_width_and_can_be_read(opened: Callable[..., Any], kin
 
 
 def test_coloured_pages_have_all_colours(made: Any) -> None:
-    (style,) = {
-        text for page in made.pages.values() for text in re.findall("<style>(.*?)</style>", page, re.S)
-    }
+    (style,) = {text for p in made.pages.values() for text in re.findall("<style>(.*?)</style>", p, re.S)}
     rules = re.findall(r"([^{}]+)\{([^{}]*)\}", style)
     coloured = {
         name
@@ -221,8 +217,7 @@ def test_a_drawing_without_points_is_nothing_to_walk_along(opened: Callable[...,
 def test_the_page_says_all_without_its_script(opened: Callable[..., Any], made: Any) -> None:
     made.pages["plain"] = re.sub(r"<script>.*?</script>", "", made.pages["search"], flags=re.DOTALL)
     page = opened("plain")
-    words = picked(page)["words"]
-    assert words in page.locator("h1").text_content()
+    assert picked(page)["words"] in page.locator("h1").text_content()
     assert page.locator("button.copy").first.is_hidden()
     assert page.locator("svg.xy").first.bounding_box()["width"] > 300
 
@@ -253,9 +248,7 @@ def wide(supernet: Any) -> Any:
 
 
 @pytest.mark.parametrize(("width", "media"), [(PAPER, "print"), (390, "screen"), (1280, "screen")])
-def test_maps_stand_beside_each_other_and_never_overlap(
-    opened: Callable[..., Any], made: Any, width: int, media: str
-) -> None:
+def test_maps_stand_apart_from_others(opened: Callable[..., Any], made: Any, width: int, media: str) -> None:
     made.pages["wide"] = wide(made.reports["supernet"]).page()
     page = opened("wide", width)
     page.emulate_media(media=media)

@@ -1,7 +1,5 @@
 """Closed-form scores against their formulas, matrix by matrix, and against weights that are really drawn."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -41,12 +39,9 @@ def variance(matrix: Matrix, depth: int, init: str) -> float:
     n, m = matrix.rows, matrix.cols
     deviation = 0.02 / math.sqrt(2 * depth) if matrix.scaled and init == "scaled" else 0.02
     return {
-        "scaled": deviation**2,
-        "normal": 0.02**2,
-        "xavier": 2 / (n + m),
-        "kaiming": 2 / m,
+        "scaled": deviation**2, "normal": 0.02**2, "xavier": 2 / (n + m), "kaiming": 2 / m,
         "orthogonal": 1 / max(n, m),
-    }[init]
+    }[init]  # fmt: skip
 
 
 def projections(architecture: Architecture) -> Iterator[tuple[int, int]]:
@@ -81,9 +76,7 @@ def stable_rank(architecture: Architecture) -> float:
     ("name", "formula"), [("geo", geo), ("geo_saturating", saturating), ("stable_rank", stable_rank)]
 )
 @given(architecture=architectures())
-def test_scores_without_options(
-    name: str, formula: Callable[[Architecture], float], architecture: Architecture
-) -> None:
+def test_bare_scores(name: str, formula: Callable[[Architecture], float], architecture: Architecture) -> None:
     assert make_score(name).of(architecture) == pytest.approx(formula(architecture), rel=1e-12, abs=1e-12)
 
 
@@ -99,9 +92,7 @@ def test_log_complexity_is_half_the_log_of_the_expected_square(architecture: Arc
 
 
 @given(architectures(), st.floats(-2, 2), st.sampled_from(INITS))
-def test_zerolm_weighs_the_longer_side_of_every_matrix(
-    architecture: Architecture, alpha: float, init: str
-) -> None:
+def test_zerolm_weighs_longer_sides_of_matrices(architecture: Architecture, alpha: float, init: str) -> None:
     expected = sum(
         (alpha if matrix.role == "attention" else 1 - alpha)
         * max(matrix.rows, matrix.cols)
@@ -245,8 +236,7 @@ def test_zerolm_is_the_mean_over_drawn_weights(init: str, alpha: float) -> None:
 @pytest.mark.parametrize(("rows", "cols"), [(300, 300), (200, 500), (500, 200)])
 def test_spectral_scores_are_met_by_one_large_matrix(rows: int, cols: int) -> None:
     """Sums over the spectrum fluctuate by about one, however large the matrix: one draw is enough."""
-    deviation = (2 / (rows + cols)) ** 0.5
-    weights = np.random.default_rng(1).normal(0, deviation, (rows, cols))
+    weights = np.random.default_rng(1).normal(0, (2 / (rows + cols)) ** 0.5, (rows, cols))
     values = np.linalg.svd(weights, compute_uv=False)
     network = Architecture("drawn", {}, (Layer((Matrix("ffn", rows, cols),), 1, 0, 0),), Ends(0))
     capacity_found = make_score("spectral_capacity").of(network)

@@ -1,7 +1,5 @@
 """Scores by name: plug-ins, options, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -77,8 +75,7 @@ def test_a_whole_score_plugs_in() -> None:
     assert score_settings("spread") == ()
     score = make_score("spread")
     assert isinstance(score, WholeScore)
-    wider = Layer(LAYER.matrices, 20, 8, 8)
-    mixed = Architecture("drawn", {}, (LAYER, wider), Ends(0))
+    mixed = Architecture("drawn", {}, (LAYER, Layer(LAYER.matrices, 20, 8, 8)), Ends(0))
     assert score.of(mixed) == 12.0
     assert score.of_many([NETWORK, mixed]).tolist() == [0.0, 12.0]
     with pytest.raises(ValueError, match="'spread' has no setting 'alpha'"):
@@ -116,5 +113,4 @@ def test_unknown_names_and_options_are_refused() -> None:
 def test_a_score_of_an_architecture_is_a_plain_float(architecture: Architecture) -> None:
     for name in score_names():
         options: dict[str, Any] = {"alpha": 0.5} if "alpha" in [s.name for s in score_settings(name)] else {}
-        score = make_score(name, **options)
-        assert type(score.of(architecture)) is float
+        assert type(make_score(name, **options).of(architecture)) is float

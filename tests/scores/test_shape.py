@@ -1,7 +1,5 @@
 """``shape_law``: the formula written out, what it turns with, its intervals, and the exact search by it."""
 
-from __future__ import annotations
-
 import math
 import sys
 from itertools import combinations_with_replacement, product
@@ -79,8 +77,7 @@ def test_no_ratio_is_worth_more_than_the_best(depth: int, heads: int, tokens: in
 
 
 def shape(depth: int, hidden: int, ffn: int, **settings: Any) -> Architecture:
-    space = make_space("llama", **{"vocab": 32000, "tied": True, **settings})
-    return space.read(
+    return make_space("llama", **{"vocab": 32000, "tied": True, **settings}).read(
         {"depth": depth, "hidden": hidden, "head_size": 64, "heads": hidden // 64, "kv_heads": hidden // 64,
          "ffn": ffn}
     )  # fmt: skip

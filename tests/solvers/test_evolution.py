@@ -1,7 +1,5 @@
 """Evolution beside brute force, and what its generations hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -30,9 +28,7 @@ SIZES = st.builds(
 
 
 @given(problem_lists(max_problems=2), st.data())
-def test_it_evaluates_what_keeps_the_budgets_until_it_has_all_or_enough(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_all_that_fits_is_evaluated_or_enough_of_it(problems: list[Problem], data: st.DataObject) -> None:
     budgets, sizes = data.draw(limits(problems)), data.draw(SIZES)
     listed = {(state.problem, state.picks): state for state in keeping(problems, budgets)}
     sample = evolution(problems, additive(problems), budgets, data.draw(st.integers(0, 99)), sizes)
@@ -47,9 +43,7 @@ def test_it_evaluates_what_keeps_the_budgets_until_it_has_all_or_enough(
 
 @pytest.mark.parametrize("limit", [STATES_LIMIT, 0], ids=["listed", "proven"])
 @given(problem_lists(max_problems=2), st.data())
-def test_it_is_empty_only_where_nothing_keeps_the_budgets(
-    limit: int, problems: list[Problem], data: st.DataObject
-) -> None:
+def test_it_is_empty_where_nothing_fits(limit: int, problems: list[Problem], data: st.DataObject) -> None:
     """Also of a space that cannot be listed, and where no draw succeeds."""
     budgets, few = data.draw(limits(problems)), Evolution(population=3, generations=2)
     with pytest.MonkeyPatch.context() as patch:
@@ -80,8 +74,7 @@ def test_the_best_by_a_score_that_sees_choices_is_that_of_brute_force(name: str,
         ),
         reverse=True,
     )
-    assert result.best[0].score == by_score[0]
-    assert result.certificate.optimal == (method == "exhaustive")
+    assert (result.best[0].score, result.certificate.optimal) == (by_score[0], method == "exhaustive")
     if method == "exhaustive":
         assert [choice.score for choice in result.best] == by_score[:10]
         assert len({choice.architecture.identity for choice in result.best}) == len(result.best)
@@ -108,8 +101,7 @@ def large() -> list[Problem]:
 def test_generations_are_of_the_size_that_was_asked_for_and_never_repeat() -> None:
     generations = broods(large(), Evolution(), 0)
     assert [len(brood) for brood in generations] == [50] * 40
-    every = [genes for brood in generations for genes in brood]
-    assert len(set(every)) == 2000
+    assert len(set([genes for brood in generations for genes in brood])) == 2000
     few = Evolution(generations=2)
     assert broods(large(), few, 0) == generations[:2]
     assert broods(large(), few, 1) != generations[:2]
@@ -148,7 +140,7 @@ def test_budgets_that_few_keep_are_reached() -> None:
         assert budgets.allow(sample.costs).all()
 
 
-def test_where_a_sample_keeps_no_budget_evolution_is_named_and_keeps_it(
+def test_where_samples_keep_no_budget_evolution_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(methods, "RANDOM_DRAWS", 500)

@@ -1,7 +1,5 @@
 """Dynamic programming and fronts of points against brute force: fronts, and solutions in order."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np
@@ -65,7 +63,6 @@ def within(problems: list[Problem], column: int, bounds: list[int]) -> list[Stat
 
 
 def check(problems: list[Problem], solution: Solution) -> None:
-    """What a solution says of itself is so."""
     problem = problems[solution.problem]
     assert solution.score == problem.score(solution.picks)
     assert solution.costs.tolist() == problem.cost(solution.picks).tolist()
@@ -74,9 +71,7 @@ def check(problems: list[Problem], solution: Solution) -> None:
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_the_front_is_the_pareto_front_of_everything(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_the_front_is_that_of_everything(problems: list[Problem], column: int, data: st.DataObject) -> None:
     bounds = data.draw(upper_limits(problems, column))
     front = Exact(problems, column, bounds).front()
     for solution in front:
@@ -87,9 +82,7 @@ def test_the_front_is_the_pareto_front_of_everything(
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_every_solution_comes_once_and_none_before_a_better_one(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_solutions_come_once_best_first(problems: list[Problem], column: int, data: st.DataObject) -> None:
     bounds = data.draw(upper_limits(problems, column))
     stream = list(Exact(problems, column, bounds).in_order())
     for solution in stream:
@@ -101,9 +94,7 @@ def test_every_solution_comes_once_and_none_before_a_better_one(
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_chosen_problems_alone_are_streamed(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_chosen_problems_are_streamed(problems: list[Problem], column: int, data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(problems) - 1), min_size=1, unique=True))
     solver = Exact(problems, column, [UNBOUNDED] * len(problems))
     expected = [state for state in states(problems) if state.problem in chosen]
@@ -131,8 +122,7 @@ def test_a_front_rises_by_more_than_noise(step: float, points: int) -> None:
     costs[:, 0] = (1, 2, 3)
     table = CandidateTable(np.array([1.0, 1.0 + step, 1.0 + 2 * step]), costs, (1, 1, 1))
     for blocks in (((table, 1),), ((table, 1), (table, 1))):
-        problem = Problem(blocks, costs[0])
-        front = Exact([problem], 0, [UNBOUNDED]).front()
+        front = Exact([Problem(blocks, costs[0])], 0, [UNBOUNDED]).front()
         assert len(front) == (points if len(blocks) == 1 else 2 * points - 1)
 
 
@@ -160,6 +150,5 @@ def test_thinned_points_keep_both_ends(count: int, most: int) -> None:
     few = thinned(points, most)
     assert len(set(few.tolist())) == len(few) == min(count, most)
     assert set(few.tolist()) <= set(range(count))
-    assert few.tolist()[:1] == points.tolist()[:1]
-    assert few.tolist()[-1:] == points.tolist()[-1:]
+    assert (few.tolist()[:1], few.tolist()[-1:]) == (points.tolist()[:1], points.tolist()[-1:])
     assert thinned(points, None) is points

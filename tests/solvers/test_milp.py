@@ -1,7 +1,5 @@
 """Programmes with several budgets against brute force."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np
@@ -29,9 +27,7 @@ def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObje
     (problem,) = problems
     budgets = data.draw(limits(problems))
     listed = states(problems)
-    excluded = data.draw(
-        st.lists(st.sampled_from([state.picks for state in listed]), max_size=3, unique=True)
-    )
+    excluded = data.draw(st.lists(st.sampled_from([each.picks for each in listed]), max_size=3, unique=True))
     min_score = data.draw(st.none() | st.sampled_from([state.score for state in listed]))
     numbers = st.integers(-5, 5)
     objective = [
@@ -61,9 +57,7 @@ def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObje
 
 @settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
-def test_solutions_come_best_first_with_a_bound_on_the_rest(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_solutions_come_best_first_with_a_bound(problems: list[Problem], data: st.DataObject) -> None:
     budgets = data.draw(limits(problems))
     stream = list(islice(milp.in_order(problems, budgets), 6))
     good = keeping(problems, budgets)
@@ -86,9 +80,7 @@ def test_the_least_cost_is_lexicographic(
 ) -> None:
     budgets = data.draw(limits(problems))
     min_score = data.draw(st.none() | st.sampled_from([state.score for state in states(problems)]))
-    good = [
-        state for state in keeping(problems, budgets) if min_score is None or at_least(state.score, min_score)
-    ]
+    good = [one for one in keeping(problems, budgets) if min_score is None or at_least(one.score, min_score)]
     found = milp.least_cost(problems, budgets, (first, second), min_score)
     assert (found is None) == (not good)
     if found is not None:
@@ -99,9 +91,7 @@ def test_the_least_cost_is_lexicographic(
 
 @settings(max_examples=portion(60))
 @given(problem_lists(), COLUMNS, st.data())
-def test_extremes_of_a_cost_within_the_budgets(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_extremes_of_costs_within_budgets(problems: list[Problem], column: int, data: st.DataObject) -> None:
     budgets = data.draw(limits(problems))
     values = [state.costs[column] for state in keeping(problems, budgets)]
     engine = Proven(problems, Budgets(), column, programmes=True)
@@ -111,9 +101,7 @@ def test_extremes_of_a_cost_within_the_budgets(
 
 @settings(max_examples=portion(40))
 @given(problem_lists(), COLUMNS, st.data())
-def test_the_proven_engine_answers_as_brute_force(
-    problems: list[Problem], column: int, data: st.DataObject
-) -> None:
+def test_the_engine_answers_as_brute_force(problems: list[Problem], column: int, data: st.DataObject) -> None:
     """Best score, count of ties, upper bounds by problem, and a front on which nothing is dominated."""
     budgets = data.draw(limits(problems))
     engine, good = Proven(problems, budgets, column, programmes=True), keeping(problems, budgets)
@@ -135,8 +123,7 @@ def test_the_proven_engine_answers_as_brute_force(
     for point in engine.front():
         cost, score = int(point.costs[column]), point.score
         assert (cost, score) in points
-        beaten = [(c, s) for c, s in points if c <= cost and s >= score and (c, s) != (cost, score)]
-        assert not beaten
+        assert not [(c, s) for c, s in points if c <= cost and s >= score and (c, s) != (cost, score)]
     assert engine.front()[-1].score == best
 
 

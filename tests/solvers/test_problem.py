@@ -1,7 +1,5 @@
 """What the solvers are given: problems, budgets, and tables of the backbones of a space."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from brute import states
@@ -61,9 +59,7 @@ def test_active_limits_are_those_that_something_breaks(problems: list[Problem], 
 
 @settings(max_examples=portion(200))
 @given(problem_lists(), st.data(), st.integers(0, len(COSTS) - 1))
-def test_single_limits_allow_exactly_what_the_budgets_do(
-    problems: list[Problem], data: st.DataObject, column: int
-) -> None:
+def test_one_limit_allows_what_budgets_do(problems: list[Problem], data: st.DataObject, column: int) -> None:
     """Where several budgets are one: costs that grow in proportion."""
     budgets = data.draw(limits(problems))
     found = single_limits(problems, budgets, column)
@@ -117,8 +113,7 @@ def test_scores_within_the_tolerance_reach_a_threshold(threshold: float, relativ
 @pytest.mark.parametrize("name", SETTINGS)
 def test_backbones_of_one_depth_share_their_tables(name: str) -> None:
     backbones = list(catalogue(name).space.backbones())
-    score = make_score("zerolm", alpha=0.5).terms
-    problems = compile_problems(backbones, score, CostModel())
+    problems = compile_problems(backbones, make_score("zerolm", alpha=0.5).terms, CostModel())
     tables: dict[tuple[int, int], set[int]] = {}
     for backbone, problem in zip(backbones, problems, strict=True):
         key = id(backbone.blocks[0].candidates), backbone.depth

@@ -1,7 +1,5 @@
 """Re-ranking what the guides of a score put forward, for scores that are not additive."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

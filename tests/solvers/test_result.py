@@ -1,7 +1,5 @@
 """Results of a search: small where they are shown, the same when they are pickled or read from JSON."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator
@@ -33,8 +31,7 @@ def result_of(name: str) -> SearchResult:
 @cache
 def calibrated() -> tuple[Calibration, SearchResult]:
     calibration = calibrate(labelled("gpt2", 24), "stack")
-    result = search(catalogue("gpt2").space, calibration.score())
-    return calibration, explained(result, calibration)
+    return calibration, explained(search(catalogue("gpt2").space, calibration.score()), calibration)
 
 
 def parts(value: Any) -> Iterator[Any]:
@@ -75,12 +72,8 @@ def test_a_pickled_calibration_ranks_alike() -> None:
     calibration, result = calibrated()
     again = pickle.loads(pickle.dumps(calibration))
     assert (again.method, again.alpha, again.seed, again.dictionary, again.weights) == (
-        calibration.method,
-        calibration.alpha,
-        calibration.seed,
-        calibration.dictionary,
-        calibration.weights,
-    )
+        calibration.method, calibration.alpha, calibration.seed, calibration.dictionary, calibration.weights,
+    )  # fmt: skip
     pool = calibration.labels.pool
     assert again.rank(pool).tolist() == calibration.rank(pool).tolist()
     assert pickle.loads(pickle.dumps(result)) == result
@@ -89,8 +82,7 @@ def test_a_pickled_calibration_ranks_alike() -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_result_is_read_from_its_json(name: str) -> None:
     result = result_of(name)
-    document = json.loads(json.dumps(as_plain(result)))
-    again = SearchResult.from_json(document)
+    again = SearchResult.from_json(json.loads(json.dumps(as_plain(result))))
     assert again == result
     assert json.dumps(as_plain(again)) == json.dumps(as_plain(result))
 
@@ -137,8 +129,7 @@ def test_what_is_wrong_in_an_edited_document_is_named(data: st.DataObject) -> No
     parent = document
     for step in path[:-1]:
         parent = parent[step]
-    wrong = {"none": "such"} if not isinstance(parent[path[-1]], dict) else ["none"]
-    parent[path[-1]] = wrong
+    parent[path[-1]] = {"none": "such"} if not isinstance(parent[path[-1]], dict) else ["none"]
     with pytest.raises(ValueError, match=r"^.*$") as caught:
         SearchResult.from_json(document)
     message = str(caught.value)

@@ -1,7 +1,5 @@
 """Every method of the search against all architectures of small spaces, one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,10 @@ from zerolm.solvers.problem import Budgets, at_least, near
 from zerolm.spaces import make_space
 
 SCORES: dict[str, tuple[str, dict[str, Any]]] = {
-    "geo": ("geo", {}),
-    "zerolm 1.1": ("zerolm", {"alpha": 1.1}),
-    "zerolm -0.5": ("zerolm", {"alpha": -0.5}),
-    "geo_saturating": ("geo_saturating", {}),
-    "log_complexity": ("log_complexity", {}),
+    "geo": ("geo", {}), "zerolm 1.1": ("zerolm", {"alpha": 1.1}), "zerolm -0.5": ("zerolm", {"alpha": -0.5}),
+    "geo_saturating": ("geo_saturating", {}), "log_complexity": ("log_complexity", {}),
     "depth": ("depth", {}),
-}
+}  # fmt: skip
 BUDGETS: dict[str, dict[str, float]] = {
     "none": {},
     "params": {"max_params": 0.4},
@@ -54,7 +49,6 @@ Of each other score one budget by each method in every third.
 
 
 def limits_of(listed: Catalogue, name: str) -> dict[str, int]:
-    """Budgets at quantiles of the costs of all architectures."""
     return {limit: listed.quantile(limit[4:], share) for limit, share in BUDGETS[name].items()}
 
 
@@ -97,7 +91,6 @@ class Truth:
 
 
 def check(result: SearchResult, truth: Truth, score: ClosedForm, limits: dict[str, int]) -> None:
-    """All that a result says, against the truth."""
     best = result.best[0]
     assert best.score == pytest.approx(truth.best, rel=1e-9)
     assert result.certificate.optimal
@@ -179,9 +172,7 @@ MEDIUM: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("score", ["geo", "zerolm -0.5"])
 @pytest.mark.parametrize(("name", "custom"), MEDIUM)
-def test_proofs_and_enumeration_agree_beyond_what_can_be_listed(
-    name: str, custom: dict[str, Any], score: str
-) -> None:
+def test_proofs_and_enumeration_agree_beyond_lists(name: str, custom: dict[str, Any], score: str) -> None:
     """Up to some 10^14 architectures; the enumeration is checked by itself."""
     space, (kind, options) = make_space(name, **custom), SCORES[score]
     middle = search(space, "geo", compare=False, method="random").pick.costs
@@ -221,8 +212,7 @@ def test_the_exact_method_refuses_budgets_that_are_not_one() -> None:
 
 def test_a_budget_that_never_binds_changes_no_method() -> None:
     """The first of two upper budgets binds nowhere, the second does."""
-    limits = {"max_params": 10**12, "max_macs": 40_000_000}
-    loose = search("gpt2", budgets=limits, compare=False, top=1)
+    loose = search("gpt2", budgets={"max_params": 10**12, "max_macs": 40_000_000}, compare=False, top=1)
     tight = search("gpt2", budgets={"max_macs": 40_000_000}, compare=False, top=1)
     assert loose.certificate.method == tight.certificate.method == "exact"
     assert loose.best[0].score == tight.best[0].score

@@ -1,24 +1,72 @@
 """Searches within a latency beside all architectures, by tables of choices and by every other method."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any, Self
 
 import numpy as np
 import pytest
 from brute import pareto
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_tables import Timed
 from portion import portion
 
 from zerolm.architecture import Architecture, Floats, Ints
-from zerolm.costs import COSTS, LATENCY, CostModel
+from zerolm.costs import COSTS, LATENCY, CostModel, Latencies, TimedCosts
+from zerolm.lab.spaces.elastic import Elastic
 from zerolm.scores import ChoiceTable, WholeScore, make_score
 from zerolm.solvers import Infeasible, SearchResult, search
 from zerolm.solvers.evolution import Evolution
-from zerolm.solvers.problem import at_least, near
+from zerolm.solvers.problem import Budgets, at_least, near
+from zerolm.spaces import make_space
+
+SIZES: dict[str, Any] = {
+    "depth": 3, "hidden": 16, "heads": 2, "embedding": 6, "vocab": 40, "positions": 20, "step": 4
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Timed:
+    """A space of unevenly grown widths, its costs with latencies, and all of its architectures."""
+
+    space: Elastic
+    costs: TimedCosts
+    architectures: list[Architecture]
+    listed: Ints
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def drawn(cls, seed: int, largest: int, depth: int = 3) -> Self:
+        """Return latencies of 1 to ``largest``: of a small one many paths tie, of a large one none do."""
+        draw = np.random.default_rng(seed)
+        kinds = make_space("elastic", **SIZES).kinds  # type: ignore[attr-defined]
+        widths = (4 * draw.integers(1, 7, depth * len(kinds))).tolist()
+        space = make_space("elastic", **{**SIZES, "depth": depth, "widths": widths})
+        assert isinstance(space, Elastic)
+        places = [block.candidates for backbone in space.backbones() for block in backbone.blocks]
+        layers = sorted({layer for candidates in places for layer in candidates.layers})
+        table = dict(zip(layers, draw.integers(1, largest + 1, len(layers)).tolist(), strict=True))
+        costs = TimedCosts(latencies=Latencies(table, int(draw.integers(1, largest + 1))))
+        ways = [[way for ways in candidates.alternatives for way in ways] for candidates in places]
+        every = [space.read({"layers": list(path)}) for path in product(*ways)]
+        listed = np.array([list(costs.of(one).values()) for one in every], np.int64)
+        return cls(space, costs, every, listed)
+
+    def limits(self, shares: dict[str, float]) -> dict[str, int]:
+        """Return budgets at quantiles of the costs of all architectures."""
+        limits = {
+            name: int(np.quantile(self.listed[:, self.costs.names.index(name[4:])], share, method="nearest"))
+            for name, share in shares.items()
+        }
+        return {name: min(limit, limits.get(f"max{name[3:]}", limit)) for name, limit in limits.items()}
+
+    def within(self, limits: dict[str, int]) -> list[int]:
+        """Return the numbers of the architectures that keep limits."""
+        allowed = Budgets.of(limits, self.costs.names).allow(self.listed)
+        return [int(i) for i in np.flatnonzero(allowed)]
+
 
 SHARES = st.floats(0.02, 1.0)
 LIMITS = st.dictionaries(
@@ -81,9 +129,7 @@ def check(timed: Timed, score: Any, limits: dict[str, int], result: SearchResult
 
 @settings(max_examples=portion(40), deadline=None)
 @given(TIMED, LIMITS, st.integers(0, 99), st.booleans())
-def test_tables_of_choices_are_proven_within_a_latency(
-    timed: Timed, shares: dict[str, float], seed: int, weighed: bool
-) -> None:
+def test_tables_are_proven(timed: Timed, shares: dict[str, float], seed: int, weighed: bool) -> None:
     score, limits = table_of(seed, timed, weighed), timed.limits(shares)
     if not timed.within(limits):
         with pytest.raises(Infeasible, match="no architecture"):
@@ -95,9 +141,7 @@ def test_tables_of_choices_are_proven_within_a_latency(
 
 @settings(max_examples=portion(25), deadline=None)
 @given(TIMED, LIMITS, st.sampled_from(["geo", "params"]), st.sampled_from(["auto", "milp", "random"]))
-def test_closed_forms_are_proven_within_a_latency(
-    timed: Timed, shares: dict[str, float], name: str, method: str
-) -> None:
+def test_closed_forms_are_proven(timed: Timed, shares: dict[str, float], name: str, method: str) -> None:
     limits, score = timed.limits(shares), make_score(name)
     if not timed.within(limits):
         return
@@ -114,27 +158,19 @@ def test_one_limit_of_latency_is_a_limit_for_the_exact_method(largest: int) -> N
         result = search(timed.space, "geo", budgets=limits, costs=timed.costs, method="exact")
         assert result.front.cost == LATENCY
         check(timed, make_score("geo"), limits, result, True)
-        assert all(
-            baseline.choice.costs[LATENCY] <= limits[f"max_{LATENCY}"] for baseline in result.baselines
-        )
+        assert all(b.choice.costs[LATENCY] <= limits[f"max_{LATENCY}"] for b in result.baselines)
 
 
 @pytest.mark.parametrize("method", ["evolution", "exhaustive", "random"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_whole_scores_are_searched_within_a_latency(method: str, seed: int) -> None:
     timed = Timed.drawn(seed, 40)
-    told = table_of(seed, timed, True)
-    score = WholeScore("made", told.of, "made up", sees_choices=True)
+    score = WholeScore("made", table_of(seed, timed, True).of, "made up", sees_choices=True)
     limits = timed.limits({f"max_{LATENCY}": 0.4, f"min_{LATENCY}": 0.05, "max_params": 0.8})
     result = search(
-        timed.space,
-        score,
-        budgets=limits,
-        costs=timed.costs,
-        method=method,
-        sizes=Evolution(60, 8),
+        timed.space, score, budgets=limits, costs=timed.costs, method=method, sizes=Evolution(60, 8),
         compare=False,
-    )
+    )  # fmt: skip
     check(timed, score, limits, result, method == "exhaustive")
 
 

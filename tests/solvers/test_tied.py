@@ -1,7 +1,5 @@
 """Bounds by shared prices, and spaces of like layers, against brute force and whole lists."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 from typing import Any
@@ -63,9 +61,7 @@ def test_no_bound_lies_below_the_best(problems: list[Problem], data: st.DataObje
 
 @settings(max_examples=portion(150))
 @given(problem_lists(max_problems=1), st.data())
-def test_a_tightened_bound_is_that_of_the_linear_relaxation(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_a_tightened_bound_is_of_the_linear_relaxation(problems: list[Problem], data: st.DataObject) -> None:
     """The dual's optimum is the primal's, found by a solver of its own formulation."""
     budgets = data.draw(limits(problems))
     relaxed = Relaxation(problems, budgets)
@@ -79,22 +75,18 @@ def test_other_budgets_forget_no_price(problems: list[Problem], data: st.DataObj
     """Back within the first budgets, the bounds are those that they were; and the first are untouched."""
     first, second = data.draw(limits(problems)), data.draw(limits(problems))
     relaxed = Relaxation(problems, first)
-    fits = relaxed.bounds > -np.inf
-    for index in np.flatnonzero(fits).tolist():
+    for index in np.flatnonzero(relaxed.bounds > -np.inf).tolist():
         relaxed.tighten(index)
     possible = relaxed.bounds > -np.inf
     before = relaxed.bounds.copy()
-    other = relaxed.within(second)
-    again = other.within(first)
+    again = relaxed.within(second).within(first)
     assert (relaxed.bounds == before).all()
     assert (again.bounds[possible] == before[possible]).all()
 
 
 @settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
-def test_what_is_known_of_the_problems_changes_no_answer(
-    problems: list[Problem], data: st.DataObject
-) -> None:
+def test_what_is_known_of_problems_changes_no_answer(problems: list[Problem], data: st.DataObject) -> None:
     budgets = data.draw(limits(problems))
     relaxed = Relaxation(problems, data.draw(limits(problems)))
     for index in data.draw(st.lists(st.integers(0, len(problems) - 1), max_size=3)):

@@ -1,7 +1,5 @@
 """From a backbone and picks to an architecture, its choices, its document, and back."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import Any
@@ -20,32 +18,23 @@ from zerolm.spaces import Backbone, SearchSpace, make_space
 from zerolm.spaces.document import from_document, to_document
 
 SPACES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("gpt2", {}),
-    "gpt2 on lm1b": ("gpt2", {"corpus": "lm1b"}),
+    "gpt2": ("gpt2", {}), "gpt2 on lm1b": ("gpt2", {"corpus": "lm1b"}),
     "transformer_xl": ("transformer_xl", {}),
-    "transformer_xl on lm1b": ("transformer_xl", {"corpus": "lm1b"}),
-    "flexibert declared": ("flexibert", {}),
+    "transformer_xl on lm1b": ("transformer_xl", {"corpus": "lm1b"}), "flexibert declared": ("flexibert", {}),
     "flexibert published": ("flexibert", {"view": "published"}),
-    "flexibert trained": ("flexibert", {"view": "trained"}),
-    "llama": ("llama", {}),
-    "llama per layer": ("llama", {"per_layer": True, "tied": False}),
-    "gpt2-uniform": ("gpt2-uniform", {}),
-    "bert": ("bert", {}),
-    "autoformer": ("autoformer", {}),
-    "small autoformer": ("autoformer", {"size": "small", "classes": 1000}),
-    "pit": ("pit", {}),
+    "flexibert trained": ("flexibert", {"view": "trained"}), "llama": ("llama", {}),
+    "llama per layer": ("llama", {"per_layer": True, "tied": False}), "gpt2-uniform": ("gpt2-uniform", {}),
+    "bert": ("bert", {}), "autoformer": ("autoformer", {}),
+    "small autoformer": ("autoformer", {"size": "small", "classes": 1000}), "pit": ("pit", {}),
     "elastic": ("elastic", {}),
     "elastic, grown": ("elastic", {"depth": 3, "widths": [132 * (i * 5 % 6 + 1) for i in range(18)]}),
     "elastic-causal": ("elastic-causal", {"shares": ["none", "qk"]}),
-}
+}  # fmt: skip
 MODEL = CostModel(context=100, bits=4)
 SCORES = [
-    make_score("zerolm", alpha=1.1),
-    make_score("geo_saturating"),
-    make_score("log_complexity"),
-    make_score("params", MODEL),
-    make_score("width"),
-]
+    make_score("zerolm", alpha=1.1), make_score("geo_saturating"), make_score("log_complexity"),
+    make_score("params", MODEL), make_score("width"),
+]  # fmt: skip
 
 
 @lru_cache
@@ -94,8 +83,7 @@ def test_what_is_assembled_has_the_picked_layers_and_reads_back(name: str, data:
     assert architecture.mean_width == backbone.width
     assert backbone.choices.items() <= architecture.choices.items()
     assert space.read(architecture.choices) == architecture
-    document = json.loads(json.dumps(to_document(space, architecture)))
-    assert from_document(document) == architecture
+    assert from_document(json.loads(json.dumps(to_document(space, architecture)))) == architecture
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -107,8 +95,7 @@ def test_tables_cost_and_score_what_the_architecture_does(name: str, data: st.Da
     architecture: Architecture = space.assemble(backbones[index], picks)
     for place, score in enumerate(SCORES):
         problem = problems(name, place)[index]
-        counted = dict(zip(COSTS, problem.cost(picks).tolist(), strict=True))
-        assert counted == MODEL.of(architecture)
+        assert dict(zip(COSTS, problem.cost(picks).tolist(), strict=True)) == MODEL.of(architecture)
         assert problem.score(picks) == pytest.approx(score.of(architecture), rel=1e-12)
 
 

@@ -1,7 +1,5 @@
 """Architectures as JSON: what is malformed is refused with ValueError, whatever it is."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

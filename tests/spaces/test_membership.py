@@ -1,7 +1,5 @@
 """Whether a uniform space holds an architecture: against enumeration; and the ranges around one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -14,22 +12,14 @@ from zerolm.spaces.membership import FINER, around, exclusions, steps
 from zerolm.spaces.uniform import UniformSpace
 
 THIN: dict[str, Any] = {
-    "depth": [4, 6, 9],
-    "hidden": [192, 256, 320, 384],
-    "head_size": [32, 64],
-    "ffn": [384, 512, 640, 960],
-    "heads_per_kv": [1, 2, 3],
-    "hidden_per_depth": [30, 70],
-    "ffn_per_hidden": [1.5, 3],
+    "depth": [4, 6, 9], "hidden": [192, 256, 320, 384], "head_size": [32, 64], "ffn": [384, 512, 640, 960],
+    "heads_per_kv": [1, 2, 3], "hidden_per_depth": [30, 70], "ffn_per_hidden": [1.5, 3],
     "query_per_hidden": [0.5, 1.5],
-}
+}  # fmt: skip
 SPACES: list[dict[str, Any]] = [
-    THIN,
-    {**THIN, "multiple_of": 128},
-    {**THIN, "tensor_parallel": 2},
-    {**THIN, "query_width": [200, 400], "kv_width": [100, 200]},
-    {**THIN, "query_per_hidden": [1.0, 1.0]},
-]
+    THIN, {**THIN, "multiple_of": 128}, {**THIN, "tensor_parallel": 2},
+    {**THIN, "query_width": [200, 400], "kv_width": [100, 200]}, {**THIN, "query_per_hidden": [1.0, 1.0]},
+]  # fmt: skip
 
 
 def thin(settings: dict[str, Any]) -> UniformSpace:
@@ -76,12 +66,9 @@ def test_nothing_enumerated_is_excluded(place: int) -> None:
 def test_what_excludes_is_named_with_its_value() -> None:
     choices = {"depth": 5, "hidden": 256, "head_size": 48, "heads": 8, "kv_heads": 2, "ffn": 1024}
     assert exclusions(thin(THIN), choices) == [
-        "depth 5 (4,6,9)",
-        "head_size 48 (32,64)",
-        "heads_per_kv 4 (1:3)",
-        "ffn 1024 (384,512,640,960)",
+        "depth 5 (4,6,9)", "head_size 48 (32,64)", "heads_per_kv 4 (1:3)", "ffn 1024 (384,512,640,960)",
         "ffn_per_hidden 4 (1.5:3)",
-    ]
+    ]  # fmt: skip
     layers = {**choices, "ffn": [384, 384, 384, 384, 512], "kv_heads": 8}
     assert "layers differ (per_layer)" in exclusions(thin(THIN), layers)
     free = thin({**THIN, "depth": [5], "head_size": [48], "per_layer": True, "query_per_hidden": [1, 1.5]})
@@ -123,8 +110,7 @@ def test_around_holds_what_the_space_does_not() -> None:
     own = {"depth": 5, "hidden": 224, "head_size": 56, "heads": 8, "kv_heads": 2, "ffn": 1024}
     cut = thin(around(thin(THIN), own, 0.1, ()))
     assert exclusions(cut, own) == []
-    again = thin(around(cut, own, 0.1, cut.settings.keys()))
-    assert again.settings == cut.settings
+    assert thin(around(cut, own, 0.1, cut.settings.keys())).settings == cut.settings
 
 
 def test_ranges_that_are_given_are_only_cut() -> None:

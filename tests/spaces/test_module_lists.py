@@ -1,7 +1,5 @@
 """The weight matrices of a layer in each space, written out once more (rows x columns)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
@@ -58,23 +56,17 @@ def trained_ffn(h: int, f: int, stacks: int) -> Shapes:
 
 
 @given(
-    operation=st.sampled_from(OPERATIONS),
-    hidden=st.sampled_from((128, 256)),
-    heads=st.sampled_from((1, 2, 4, 8)),
-    ffn=st.sampled_from((512, 1024)),
-    stacks=st.integers(1, 4),
-)
+    operation=st.sampled_from(OPERATIONS), hidden=st.sampled_from((128, 256)),
+    heads=st.sampled_from((1, 2, 4, 8)), ffn=st.sampled_from((512, 1024)), stacks=st.integers(1, 4),
+)  # fmt: skip
 def test_flexibert_in_its_three_views(
     operation: tuple[str, Any], hidden: int, heads: int, ffn: int, stacks: int
 ) -> None:
     kind, parameter = operation
     choice = {
-        "operation_type": kind,
-        "operation_parameter": parameter,
-        "num_operation_heads": heads,
-        "feed_forward_dimension": ffn,
-        "num_feed_forward": stacks,
-    }
+        "operation_type": kind, "operation_parameter": parameter, "num_operation_heads": heads,
+        "feed_forward_dimension": ffn, "num_feed_forward": stacks,
+    }  # fmt: skip
     expected = {
         "declared": (flexibert_attention(kind, parameter, hidden, heads), stacked(hidden, ffn, stacks)),
         "published": (flexibert_attention(kind, parameter, 256, heads), stacked(256, 1024, stacks)),
@@ -100,8 +92,7 @@ def test_table_vii_layers(name: str, d: int, f: int) -> None:
     assert shapes(layer, "attention") == Counter([(3 * d, d), (d, d), *relative])
     assert shapes(layer, "ffn") == Counter([(f, d), (d, f)])
     assert [matrix.parts for matrix in layer.matrices] == [3] + [1] * (len(layer.matrices) - 1)
-    residual = [layer.matrices[1], layer.matrices[-1]]
-    scaled = residual if name == "gpt2" else []
+    scaled = [layer.matrices[1], layer.matrices[-1]] if name == "gpt2" else []
     assert [matrix for matrix in layer.matrices if matrix.scaled] == scaled
     assert (layer.width, layer.query_width, layer.kv_width) == (d, d, d)
     assert names(layer) == ("qkv o up down" if name == "gpt2" else "qkv o relative up down")
@@ -173,5 +164,4 @@ def test_pit_layers(base: int, ratio: float, stages: tuple[int, ...], heads: tup
 def test_the_matrices_of_heads_are_named() -> None:
     llama = make_space("llama", tied=False)
     for space in (llama, make_space("bert"), make_space("autoformer"), make_space("pit")):
-        matrices = next(space.backbones()).ends.head_matrices
-        assert {matrix.name for matrix in matrices} == {"head"}
+        assert {matrix.name for matrix in next(space.backbones()).ends.head_matrices} == {"head"}

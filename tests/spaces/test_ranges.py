@@ -1,7 +1,5 @@
 """Ranges and settings of the spaces: what is refused, what is the same, and where they bind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from portion import portion
 
 from zerolm.settings import REQUIRED
-from zerolm.spaces import SPACES, make_space, space, space_names, space_settings
+from zerolm.spaces import SPACES, make_space, space_names, space_settings
 from zerolm.spaces.base import widen, widen_interval
 from zerolm.spaces.uniform import UniformSpace
 
@@ -89,11 +87,6 @@ def test_settings_rebuild_the_space(name: str) -> None:
     assert again.settings == original.settings
     assert again.size() == original.size()
     assert set(original.settings) == set(space_settings(name))
-
-
-def test_a_space_name_is_given_once() -> None:
-    with pytest.raises(ValueError, match="'gpt2' is registered already"):
-        space(type(make_space("gpt2")))
 
 
 OPENED = [name for name, (kind, _) in SETTINGS.items() if issubclass(SPACES[kind], UniformSpace)]
@@ -186,9 +179,7 @@ def test_an_architecture_inside_all_ranges_touches_no_bound() -> None:
         ([2, 3], -1, [1, 2, 3]),
     ],
 )
-def test_a_range_is_continued_by_a_tenth_in_its_own_steps(
-    values: list[int], side: int, wider: list[int]
-) -> None:
+def test_a_range_is_continued_by_a_tenth_in_its_steps(values: list[int], side: int, wider: list[int]) -> None:
     assert widen(values, side) == wider
 
 

@@ -1,7 +1,5 @@
 """Sub-networks of a parent as a search space: counted as the parent's family counts, read as written."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -15,11 +13,8 @@ from zerolm.spaces import make_space
 from zerolm.spaces.subnetworks import SlicedSpace, config_text, ffn_sizes, heads_of
 
 SPACES = {
-    "llama": "sliced-decoder",
-    "qwen3": "sliced-decoder",
-    "gpt2": "sliced-decoder",
-    "bert": "sliced-encoder",
-}
+    "llama": "sliced-decoder", "qwen3": "sliced-decoder", "gpt2": "sliced-decoder", "bert": "sliced-encoder",
+}  # fmt: skip
 
 
 def sliced(family: str, **settings: Any) -> SlicedSpace:

@@ -1,7 +1,5 @@
 """Regret and overlap against every way to break ties, one by one."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np
@@ -13,7 +11,6 @@ from zerolm.architecture import Floats, Ints
 from zerolm.statistics import budget_ladder, random_regret, regret, regret_curve, top_overlap
 
 ROWS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=6)
-MORE = st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(1, 9)), min_size=1, max_size=40)
 K = st.integers(1, 7)
 
 
@@ -41,16 +38,6 @@ def test_overlap_is_the_mean_over_all_tie_breaks(rows: list[tuple[int, int]], k:
     assert top_overlap(score, result, k) == pytest.approx(np.mean(shares), abs=1e-12)
 
 
-@given(MORE, K)
-def test_nobody_regrets_the_result_itself(rows: list[tuple[int, int, int]], k: int) -> None:
-    score, result, cost = np.array(rows, np.float64).T
-    assert regret(result, result, cost, k) == 0.0
-    assert 0.0 <= regret(score, result, cost, k) <= np.ptp(result)
-    assert regret(score, result, cost, k + 1) <= regret(score, result, cost, k) + 1e-12
-    assert regret(score, result, cost, len(rows)) == pytest.approx(0.0, abs=1e-12)
-    assert top_overlap(result, result, len(rows)) == pytest.approx(1.0)
-
-
 def test_a_random_choice_is_the_mean_of_random_choices() -> None:
     rng = np.random.default_rng(0)
     result, cost = rng.normal(size=(2, 30))
@@ -64,8 +51,6 @@ def test_the_ladder_is_numpys_and_its_steps_fall_on_costs(cost: list[int]) -> No
     values: Ints = np.array(cost, np.int64)
     ladder = budget_ladder(values)
     assert ladder == pytest.approx(np.quantile(values, np.arange(2, 21) / 20), rel=1e-12)
-    assert np.all(np.diff(ladder) >= 0)
-    assert ladder[-1] == values.max()
     exact = [(len(cost) - 1) * step for step in range(2, 21)]
     on_costs = [budget for budget, position in zip(ladder, exact, strict=True) if position % 20 == 0]
     assert set(on_costs) <= set(values.tolist())

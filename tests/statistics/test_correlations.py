@@ -1,9 +1,8 @@
 """Rank agreement against scipy, and against tie-breaking one by one."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, groupby, permutations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +10,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from zerolm.architecture import Floats
-from zerolm.statistics import agreement, kendall, spearman, tie_ranks, within_budget
+from zerolm.architecture import Floats, Ints
+from zerolm.statistics import (
+    OrderedPairs,
+    agreement,
+    kendall,
+    ordered_pairs,
+    pairs_of_similar_cost,
+    pairs_within_groups,
+    spearman,
+    tie_ranks,
+    within_budget,
+)
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=2, max_size=40)
@@ -53,24 +62,11 @@ def test_tau_with_random_ties_is_the_mean_over_all_tie_breaks(pairs: Pairs) -> N
     assert agreement(x, y).tau_random_ties == pytest.approx(np.mean(taus), abs=1e-12)
 
 
-@given(PAIRS)
-def test_agreement_changes_sign_with_the_score_and_with_nothing_else(pairs: Pairs) -> None:
-    x, y = columns(pairs)
-    assume(np.ptp(x) > 0 and np.ptp(y) > 0)
-    found = agreement(x, y)
-    assert agreement(3.0 * x**3 + 7.0, np.exp(y)) == found
-    opposite = agreement(-x, y)
-    expected = [-found.tau, -found.tau_random_ties, -found.rho]
-    assert [opposite.tau, opposite.tau_random_ties, opposite.rho] == pytest.approx(expected, abs=1e-12)
-
-
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=8), st.booleans())
 def test_a_constant_side_has_no_agreement(values: list[int], swap: bool) -> None:
     varying, constant = np.array(values, np.float64), np.full(len(values), 2.5)
     found = agreement(constant, varying) if swap else agreement(varying, constant)
-    assert math.isnan(found.tau)
-    assert math.isnan(found.tau_random_ties)
-    assert math.isnan(found.rho)
+    assert np.isnan([found.tau, found.tau_random_ties, found.rho]).all()
 
 
 @given(st.lists(st.integers(-50, 50), max_size=30), st.integers(0, 2**32 - 1))
@@ -96,11 +92,13 @@ def test_ties_within_the_tolerance_count_as_ties() -> None:
     assert agreement(noisy, result) == agreement(exact, result)
 
 
-def test_only_vectors_of_one_length_pair() -> None:
+@pytest.mark.parametrize(
+    ("measure", "x", "y"),
+    [(agreement, 3, 4), (agreement, (2, 2), (2, 2)), (kendall, 3, 3), (spearman, (2, 3), 4)],
+)
+def test_only_vectors_of_one_length_pair(measure: Any, x: Any, y: Any) -> None:
     with pytest.raises(ValueError, match="do not pair"):
-        agreement(np.zeros(3), np.zeros(4))
-    with pytest.raises(ValueError, match="do not pair"):
-        agreement(np.zeros((2, 2)), np.zeros((2, 2)))
+        measure(np.zeros(x), np.zeros(y))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -131,13 +129,6 @@ def test_many_pairs_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert agreement(score, result) == whole
 
 
-def test_scores_are_rows() -> None:
-    with pytest.raises(ValueError, match="do not pair"):
-        kendall(np.zeros(3), np.zeros(3))
-    with pytest.raises(ValueError, match="do not pair"):
-        spearman(np.zeros((2, 3)), np.zeros(4))
-
-
 TRIPLES = st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=2, max_size=40)
 
 
@@ -153,3 +144,56 @@ def test_agreement_within_bins_counts_their_pairs_only(rows: list[tuple[int, int
             difference, untied_x, untied_y = difference + x * y, untied_x + abs(x), untied_y + abs(y)
     expected = difference / math.sqrt(untied_x * untied_y) if untied_x and untied_y else math.nan
     assert within_budget(score, result, cost, bins) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 40), st.sampled_from(["a", "b", None])),
+    min_size=1,
+    max_size=9,
+)
+
+
+def one_by_one(score: Floats, result: Floats, pairs: list[tuple[int, int]]) -> OrderedPairs:
+    judged = [(score[i] - score[j], result[i] - result[j]) for i, j in pairs if result[i] != result[j]]
+    return OrderedPairs(sum(a * b > 0 for a, b in judged), sum(a == 0 for a, _ in judged), len(judged))
+
+
+@given(ROWS, st.sampled_from([0.0, 0.05, 0.25, 0.5]))
+def test_every_pair_is_counted(rows: list[tuple[int, int, int, str | None]], share: float) -> None:
+    columns = list(zip(*rows, strict=True))
+    score, result, cost = (np.array(column, np.float64) for column in columns[:3])
+    every = list(combinations(range(len(rows)), 2))
+    grouped = [(i, j) for i, j in every if columns[3][i] == columns[3][j] is not None]
+    similar = [(i, j) for i, j in every if abs(cost[i] - cost[j]) <= share * max(cost[i], cost[j])]
+    for pairs, expected in (
+        (pairs_within_groups(columns[3]), grouped),
+        (pairs_of_similar_cost(cost, share), similar),
+    ):
+        assert [tuple(pair) for pair in pairs.tolist()] == expected
+        assert ordered_pairs(score, result, pairs) == one_by_one(score, result, expected)
+
+
+def all_pairs(n: int) -> Ints:
+    return pairs_within_groups(["all"] * n)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
+def test_share_and_its_opposite_add_up(rows: list[tuple[int, int]]) -> None:
+    score, result = np.array(rows, np.float64).T
+    ordered, turned = (ordered_pairs(s, result, all_pairs(len(rows))) for s in (score, -score))
+    assert (ordered.n, ordered.tied) == (turned.n, turned.tied)
+    if ordered.n:
+        assert ordered.share + turned.share == pytest.approx(1.0)
+    else:
+        assert math.isnan(ordered.share)
+
+
+def test_rounding_breaks_no_tie() -> None:
+    score = np.array([1.0, 1.0 + 1e-12])
+    assert ordered_pairs(score, np.array([1.0, 2.0]), all_pairs(2)) == OrderedPairs(0, 1, 1)
+
+
+def test_without_pairs_there_is_no_share() -> None:
+    pairs = pairs_within_groups([None, None, "a"])
+    assert pairs.shape == (0, 2)
+    assert math.isnan(ordered_pairs(np.arange(3.0), np.arange(3.0), pairs).share)

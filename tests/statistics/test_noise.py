@@ -1,7 +1,5 @@
 """The noise ceiling on simulated benchmarks, whose noise-free quality is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +25,6 @@ def test_the_ceiling_is_what_the_true_quality_reaches(noise: float) -> None:
     for seed in range(10):
         result, quality, labels = benchmark(noise, seed)
         ceiling = noise_ceiling(result, labels)
-        assert ceiling is not None
         known = agreement(quality, result)
         found.append((ceiling.tau, ceiling.rho))
         reached.append((known.tau, known.rho))
@@ -37,8 +34,6 @@ def test_the_ceiling_is_what_the_true_quality_reaches(noise: float) -> None:
 @given(st.integers(0, 99), st.sampled_from([0.03, 0.1, 0.2]))
 def test_more_noise_lowers_the_ceiling(seed: int, noise: float) -> None:
     high, low = (noise_ceiling(*benchmark(size, seed, 40)[::2], draws=50) for size in (noise, 2.5 * noise))
-    assert high is not None
-    assert low is not None
     assert 0.0 < low.tau < high.tau < 1.0
     assert 0.0 < low.rho < high.rho < 1.0
     assert low.deviation > high.deviation
@@ -48,23 +43,19 @@ def test_without_noise_a_perfect_predictor_is_perfect() -> None:
     quality = np.random.default_rng(0).normal(size=30)
     labels = np.repeat(np.arange(30), 3)
     ceiling = noise_ceiling(quality[labels], labels)
-    assert ceiling is not None
     assert (ceiling.tau, ceiling.rho) == pytest.approx((1.0, 1.0))
     assert (ceiling.deviation, ceiling.networks, ceiling.runs) == (0.0, 30, 90)
 
 
 def test_the_deviation_is_pooled_within_networks() -> None:
     ceiling = noise_ceiling(np.array([1.0, 3.0, 10.0, 14.0, 99.0]), np.array([7, 7, 5, 5, 1]))
-    assert ceiling is not None
     assert ceiling.deviation == pytest.approx(np.sqrt((2.0 + 8.0) / 2))
     assert (ceiling.networks, ceiling.runs) == (2, 4)
 
 
 def test_there_is_no_ceiling_without_repeats_and_none_above_pure_noise() -> None:
     assert noise_ceiling(np.arange(5.0), np.arange(5)) is None
-    result = np.random.default_rng(0).normal(size=400)
-    ceiling = noise_ceiling(result, np.arange(400) % 20)
-    assert ceiling is not None
+    ceiling = noise_ceiling(np.random.default_rng(0).normal(size=400), np.arange(400) % 20)
     assert abs(ceiling.tau) < 0.35
     with pytest.raises(ValueError, match="do not pair"):
         noise_ceiling(np.arange(5.0), np.arange(4))
@@ -75,14 +66,11 @@ def test_the_names_of_networks_and_the_unit_do_not_matter(seed: int) -> None:
     result, _, labels = benchmark(0.3, seed, 30)
     a = noise_ceiling(result, labels, draws=20)
     b = noise_ceiling(4.0 * result, 1000 + 3 * labels, draws=20)
-    assert a is not None
-    assert b is not None
     assert (b.tau, b.rho, b.deviation) == pytest.approx((a.tau, a.rho, 4.0 * a.deviation))
 
 
 def test_runs_of_one_network_alone_leave_nothing_to_predict() -> None:
     ceiling = noise_ceiling(np.array([1.0, 2.0, 4.0]), np.zeros(3, np.int64))
-    assert ceiling is not None
     assert (ceiling.tau, ceiling.rho) == (0.0, 0.0)
     assert ceiling.deviation == pytest.approx(np.std([1.0, 2.0, 4.0], ddof=1))
 

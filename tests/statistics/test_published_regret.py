@@ -1,7 +1,5 @@
 """Regret and the noise ceiling on published results, against independent measurements."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +65,5 @@ def test_the_noise_ceiling_of_flexibert(flexibert: Loaded) -> None:
     ]
     for keys, tau, rho in ((shapes, 0.801, 0.944), (heads, 0.844, 0.962)):
         ceiling = noise_ceiling(result, np.unique(keys, return_inverse=True)[1])
-        assert ceiling is not None
         assert ceiling.tau == pytest.approx(tau, abs=0.004)
         assert ceiling.rho == pytest.approx(rho, abs=0.004)

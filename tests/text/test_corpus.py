@@ -1,7 +1,5 @@
 """Texts as token files, the order in which training takes their sequences, and what is predicted of them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path
@@ -39,9 +37,7 @@ def pairs_of(corpus: Corpus, count: int, seed: int) -> list[tuple[int, int]]:
 @given(
     st.lists(st.integers(60, 400), min_size=1, max_size=3), st.integers(1, 200), st.integers(0, 5), st.data()
 )
-def test_no_window_comes_twice_before_all_of_its_text_have_come(
-    sizes: list[int], count: int, seed: int, data: Any
-) -> None:
+def test_no_window_comes_twice_before_all_came(sizes: list[int], count: int, seed: int, data: Any) -> None:
     shares = data.draw(
         st.none() | st.lists(st.floats(0.1, 9.0), min_size=len(sizes), max_size=len(sizes)).map(tuple)
     )
@@ -81,14 +77,12 @@ def test_another_seed_is_another_order() -> None:
 
 
 def test_sequences_begin_and_end_as_the_tokenizer_has_it() -> None:
-    corpus = Corpus((text(400),), 8, (900,), (901,))
-    sequence = corpus.sequence(0, 2).tolist()
+    sequence = Corpus((text(400),), 8, (900,), (901,)).sequence(0, 2).tolist()
     assert sequence == [900, 12, 13, 14, 15, 16, 17, 901]
 
 
 def test_numbers_tell_windows_apart() -> None:
-    corpus = Corpus((text(300, "a"), text(500, "b")), 5)
-    data = Sequences(corpus, 120, 0)
+    data = Sequences(Corpus((text(300, "a"), text(500, "b")), 5), 120, 0)
     ids, numbers = batch_of(data)
     assert len(set(numbers.tolist())) == len({tuple(row) for row in data.pairs.tolist()})
     for row, number in zip(ids, numbers, strict=True):
@@ -217,7 +211,6 @@ def test_the_tokenizer_is_the_one_that_proxies_train(tmp_path: Path) -> None:
     file = some_text(tmp_path)
     tokenizer, source = tokenizer_of(str(file), 300), text_source(read_text(file), 300)
     ids = tokenizer(file.read_text(), add_special_tokens=False)["input_ids"]
-    assert source.ids is not None
     assert ids == source.ids.tolist()
     assert (len(tokenizer), tokenizer.mask_token_id) == (source.size, source.mask)
 
@@ -277,6 +270,5 @@ def test_with_a_vocabulary_tokens_are_replaced_as_bert_does() -> None:
     assert abs(shares[1] - 0.1) < 5 * (0.1 * 0.9 / 6000) ** 0.5
     assert len(drawn.unique()) > 300
     assert int(drawn.max()) < 1000
-    again = masked(ids, 0, 5, vocabulary=1000, edges=(1, 1))
-    assert torch.equal(again[0], inputs)
+    assert torch.equal(masked(ids, 0, 5, vocabulary=1000, edges=(1, 1))[0], inputs)
     assert torch.equal(masked(ids, 0, 5, edges=(1, 1))[1], labels)

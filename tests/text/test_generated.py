@@ -1,7 +1,5 @@
 """Calibration texts that a parent samples from its own predictions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache
@@ -65,8 +63,7 @@ def test_a_token_is_drawn_where_the_distribution_function_passes(rows: int, size
     allowed = torch.rand(size, generator=generator) < 0.7
     allowed[int(torch.randint(size, (1,), generator=generator))] = True
     uniforms = torch.rand(rows, generator=generator)
-    tokens = drawn(logits, allowed, uniforms)
-    for row, token in enumerate(tokens.tolist()):
+    for row, token in enumerate(drawn(logits, allowed, uniforms).tolist()):
         weights = [float(logits[row, k].double().exp()) * bool(allowed[k]) for k in range(size)]
         below, total = sum(weights[:token]), sum(weights)
         assert allowed[token]
@@ -104,9 +101,7 @@ def test_sampling_with_the_cache_is_sampling_without(tokens: dict[str, str], par
         assert drawn(logits, allowed, uniforms[:, step]).tolist() == sampled[:, step].tolist()
 
 
-def test_a_seed_says_the_text_and_more_sequences_go_on_from_fewer(
-    parent: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_says_the_text_and_fewer_begin_more(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated, "BATCH_TOKENS", 36)  # three sequences at a time
     checkpoint = Checkpoint.open(parent)
     first, again = (generated_tokens(checkpoint, **SHORT, seed=1) for _ in range(2))
@@ -117,9 +112,7 @@ def test_a_seed_says_the_text_and_more_sequences_go_on_from_fewer(
     assert len({tuple(row) for row in more.ids.tolist()}) == 9
 
 
-def test_a_killed_run_goes_on_after_the_last_batch(
-    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_goes_on_then(parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generated, "BATCH_TOKENS", 24)  # two sequences at a time
     checkpoint, cache = Checkpoint.open(parent), ArrayCache(tmp_path / "tokens")
     whole = generated_tokens(checkpoint, **SHORT)
@@ -184,9 +177,7 @@ def test_types_without_a_text_are_weighed_by_a_generated_one(parent: Path) -> No
     assert "capacity: chosen by weights alone, for research" in alone.note
 
 
-def test_a_criterion_by_weights_runs_nothing_and_warns(
-    parent: Path, monkeypatch: pytest.MonkeyPatch, zerolm: Zerolm
-) -> None:
+def test_criteria_by_weights_only_warn(parent: Path, monkeypatch: pytest.MonkeyPatch, zerolm: Zerolm) -> None:
     monkeypatch.setattr(generated.Sampler, "of", None)
     for name in ("capacity", "magnitude", "max_weight"):
         ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--criterion", name)
@@ -196,16 +187,13 @@ def test_a_criterion_by_weights_runs_nothing_and_warns(
 
 
 @given(st.integers(1, 9), st.integers(3, 40), st.integers(0, 2**63 - 1))
-def test_sentences_of_encoders_are_random_words_as_their_tokenizer_puts_them(
-    sequences: int, length: int, seed: int
-) -> None:
+def test_sentences_of_encoders_are_random_words_of_tokenizers(sequences: int, length: int, seed: int) -> None:
     folder = bert()
     tokens = random_sentences(Checkpoint.open(folder), sequences, length, seed)
     again = random_sentences(Checkpoint.open(folder), sequences, length, seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     around, usual = tokenizer("")["input_ids"], set(tokenizer.get_vocab().values())
     usual -= set(tokenizer.all_special_ids)
-    assert tokens.mask is not None
     assert tokens.digest() == again.digest()
     assert len(tokens) == sequences
     for ids, mask in zip(tokens.ids.tolist(), tokens.mask.tolist(), strict=True):

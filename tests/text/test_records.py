@@ -1,7 +1,5 @@
 """Texts as people have them: records of JSON, Parquet, data sets, gzip files, chats, several domains."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil
@@ -56,14 +54,10 @@ def write_saved(place: Path, rows: Rows) -> None:
 
 
 FORMATS: dict[str, Callable[[Path, Rows], None]] = {
-    "rows.jsonl": write_lines,
-    "rows.ndjson": write_lines,
-    "lines.json": write_lines,
-    "rows.jsonl.gz": write_packed,
-    "rows.json": write_array,
-    "rows.parquet": write_parquet,
+    "rows.jsonl": write_lines, "rows.ndjson": write_lines, "lines.json": write_lines,
+    "rows.jsonl.gz": write_packed, "rows.json": write_array, "rows.parquet": write_parquet,
     "saved": write_saved,
-}
+}  # fmt: skip
 
 
 def made(folder: Path, name: str, rows: Rows) -> Path:
@@ -139,9 +133,7 @@ def test_strings_and_one_object_are_records_too(tmp_path: Path) -> None:
         ([7], None, "line 1 is 7; an object with a field text, or a string, is needed"),
     ],
 )
-def test_what_is_no_text_says_where_and_what_to_do(
-    rows: Any, field: str | None, message: str, tmp_path: Path
-) -> None:
+def test_what_is_no_text_says_where(rows: Any, field: str | None, message: str, tmp_path: Path) -> None:
     place = made(tmp_path, "rows.jsonl", rows)
     with reading_field(field), pytest.raises(ValueError, match=message) as refused:
         read_text(place)
@@ -204,9 +196,7 @@ def test_damaged_files_are_refused(name: str, content: bytes, message: str, tmp_
 
 
 @pytest.mark.parametrize("name", ["text.txt.gz", "rows.jsonl.gz", "rows.json.gz"])
-def test_what_unpacks_to_more_than_the_limit_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_unpacks_beyond_limits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents_module, "MAX_TEXT", 4 << 20)
     monkeypatch.setattr("zerolm.text.records.MAX_JSON", 4 << 20)
     record = json.dumps({"text": "a" * (1 << 19)})
@@ -302,10 +292,8 @@ def test_no_special_token_comes_twice(template: str, adds_bos: bool, tmp_path: P
     place = made(tmp_path, "rows.jsonl", [{"messages": CHAT}] * 4)
     (turns,) = encoded(tokenizer, [tokenizer.apply_chat_template(CHAT, tokenize=False).replace("<s>", "")])
     assert turns[-1] == 1
-    begun = [0] if adds_bos or template.startswith(BEGUN) else []
-    wanted = [*begun, *turns] * 4
-    healed = token_file(str(place), tokenizer, 1 << 20).ids.tolist()
-    assert healed == wanted
+    wanted = [*([0] if adds_bos or template.startswith(BEGUN) else []), *turns] * 4
+    assert token_file(str(place), tokenizer, 1 << 20).ids.tolist() == wanted
     text = read_text(place, chat_renderer(tokenizer))
     assert running_tokens(text, tokenizer, 1, len(wanted)).ids[0].tolist() == wanted
 
@@ -343,8 +331,7 @@ def test_sentences_of_records_train_encoders(tmp_path: Path) -> None:
     assert len(lines) == 16
 
 
-def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_names_stand_before_texts(here: Path) -> None:
     assert domains_of("code=a.txt,chat=b,c.txt,noise=random") == {
         "code": "a.txt",
         "chat": "b,c.txt",
@@ -352,7 +339,7 @@ def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
     for one in (None, "random", "a.txt", "a,b.txt", "/data/x=1/text.txt", "a.txt,b=c"):
         assert domains_of(one) == {}
-    (tmp_path / "a=b").write_text("a file of that name")
+    (here / "a=b").write_text("a file of that name")
     assert domains_of("a=b") == {}
     with pytest.raises(ValueError, match="'code' has two texts"):
         domains_of("code=a,code=b")
@@ -361,12 +348,11 @@ def test_names_stand_before_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             domains_of(empty)
 
 
-def test_a_run_names_texts_wherever_it_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_names_texts_wherever_it_is_repeated(here: Path) -> None:
     """Absolute paths, of files with a comma in their name, too; words stay."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "b,c.txt").write_text("words")
+    (here / "b,c.txt").write_text("words")
     text = next(each for each in settings_of(MethodRequest) if each.name == "text")
     kind = KINDS["texts"]
-    assert kind.repeatable(text, "chat=b,c.txt,noise=random") == f"chat={tmp_path / 'b,c.txt'},noise=random"
-    assert kind.repeatable(text, "b,c.txt") == str(tmp_path / "b,c.txt")
+    assert kind.repeatable(text, "chat=b,c.txt,noise=random") == f"chat={here / 'b,c.txt'},noise=random"
+    assert kind.repeatable(text, "b,c.txt") == str(here / "b,c.txt")
     assert kind.repeatable(text, "random") == "random"

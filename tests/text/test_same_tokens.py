@@ -1,7 +1,5 @@
 """The tokens that every reader of a text gets, by their SHA-256: results that were published rest on them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable
@@ -82,8 +80,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("around", EDGES)
 def test_with_the_tokenizer_of_a_model(source: Path, tmp_path: Path, around: str) -> None:
-    folder = folder_of(tmp_path / "llama", "llama", around)
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder_of(tmp_path / "llama", "llama", around))
     text = read_text(source / "b.txt")
     check(f"running {around}", running_tokens(text, tokenizer, 40, 24).ids)
     lines = line_tokens(text, tokenizer, 40, 9)

@@ -1,7 +1,5 @@
 """Folders of ``zerolm init``: they train as they are, in two processes, and by the depth as they say."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy
@@ -62,9 +60,7 @@ def test_a_folder_smokes(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_a_text_is_learned_in_two_processes(
-    searched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_processes_learn_text(searched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With a tokenizer of the text, and a model at the end."""
     folder, text = tmp_path / "run", tmp_path / "text.txt"
     text.write_text("".join(f"{i} times {i} is {i * i}; " for i in range(3000)))
@@ -179,8 +175,7 @@ def test_bad_input_is_one_line_and_writes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    bert = transformers.BertConfig().to_dict()
-    (tmp_path / "bert.json").write_text(json.dumps(bert))
+    (tmp_path / "bert.json").write_text(json.dumps(transformers.BertConfig().to_dict()))
     zerolm("init", "run", *flags).refused(words)
     assert not (tmp_path / "run").exists()
 

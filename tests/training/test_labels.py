@@ -1,7 +1,5 @@
 """Architectures that are trained the same way: kept, gone on with, and told apart by all that matters."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -101,7 +99,6 @@ def test_another_text_is_judged_on_whole(text: LabelText, few: list[Architecture
     other.write_text(" ".join(f"w{i * i % 67}" for i in range(700)))
     source = str(tmp_path / "text.txt")
     judged = LabelText.of(source, "llama", parsed("llama", SPACE), REQUEST, silent, str(other))
-    assert judged.judged is not None
     own = judged.judged.texts[0].ids
     assert len(own) // 16 > HELD_BATCH
     assert len(own) // 16 % HELD_BATCH
@@ -120,13 +117,10 @@ def test_labels_come_as_they_are_trained(text: LabelText, few: list[Architecture
     stopped = labels_as_trained(runs(few), text, REQUEST)
     assert next(stopped)[0] == 0
     stopped.close()
-    places = [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)]
-    assert places == [1, 0]
+    assert [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)] == [1, 0]
 
 
-def test_compiled_parts_change_nothing(
-    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_parts(text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph for all layers of a shape and one for the loss, to train and to judge; of each shape anew."""
     plain = train_all(runs(few), text, REQUEST)
     graphs: list[torch.fx.GraphModule] = []
@@ -266,9 +260,7 @@ def test_a_full_disk_is_one_line_and_costs_nothing_that_is_finished(
     assert len(calls) == 3
 
 
-def test_two_commands_do_not_train_the_same(
-    text: LabelText, few: list[Architecture], own_cache: Path
-) -> None:
+def test_two_commands_train_apart(text: LabelText, few: list[Architecture], own_cache: Path) -> None:
     train_all(runs(few[:1]), text, REQUEST)
     (folder,) = (own_cache / "labels").iterdir()
     with locked(folder, "busy"), pytest.raises(ValueError, match="another command trains"):
@@ -291,10 +283,8 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SMALL)
 def test_every_space_of_text_is_trained(name: str, tmp_path: Path) -> None:
     """From the loss of guessing: the logarithm of the number of tokens that are known."""
-    source = str(some_text(tmp_path))
-    text = LabelText.of(source, name, parsed(name, SMALL[name]), REQUEST, silent)
-    architecture = drawn(text.space, 1, 0)[0]
-    (label,) = train_all(runs([architecture]), text, replace(REQUEST, tokens=1600))
+    text = LabelText.of(str(some_text(tmp_path)), name, parsed(name, SMALL[name]), REQUEST, silent)
+    (label,) = train_all(runs([drawn(text.space, 1, 0)[0]]), text, replace(REQUEST, tokens=1600))
     losses = list(label.losses.values())
     known = text.classes or text.space.settings["vocab"]
     assert losses[-1] < losses[0] < 1.3 * float(torch.tensor(float(known)).log())

@@ -1,7 +1,5 @@
 """Losses by their identities, and beside plain numpy."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -54,26 +52,17 @@ def test_a_divergence_is_that_of_numpy_and_none_of_equals(seed: int, temperature
     assert float(forward_kl(ours, ours + 3.0, temperature)) == pytest.approx(0, abs=1e-4)
 
 
-@given(SEEDS, st.integers(1, 11), TEMPERATURES)
-def test_the_likeliest_tokens_tell_no_more_than_all(seed: int, k: int, temperature: float) -> None:
-    """By the log-sum inequality; and all of them tell the same."""
-    ours, theirs = drawn(seed, 2, 5, 11), drawn(seed + 1, 2, 5, 11)
-    whole = float(forward_kl(ours, theirs, temperature))
-    some = float(top_kl(ours, *likeliest(theirs, k, temperature), temperature))
-    assert -1e-4 <= some <= whole + 1e-4
-    if k == 11:
-        assert some == pytest.approx(whole, rel=1e-3, abs=1e-5)
-
-
-@given(SEEDS, st.integers(1, 10))
-def test_all_others_count_as_one(seed: int, k: int) -> None:
+@given(SEEDS, st.integers(1, 10), TEMPERATURES)
+def test_all_others_count_as_one(seed: int, k: int, temperature: float) -> None:
     ours, theirs = drawn(seed, 1, 3, 11), drawn(seed + 1, 1, 3, 11)
-    log_p, ids = likeliest(theirs, k)
-    p, q = softmax(theirs), np.take_along_axis(softmax(ours), ids.numpy(), -1)
-    p = np.take_along_axis(p, ids.numpy(), -1)
+    log_p, ids = likeliest(theirs, k, temperature)
+    p, q = (np.take_along_axis(softmax(x / temperature), ids.numpy(), -1) for x in (theirs, ours))
     p, q = (np.concatenate([part, 1 - part.sum(-1, keepdims=True)], -1) for part in (p, q))
-    twin = (p * np.log(np.maximum(p, 1e-300) / q)).sum(-1).mean()
-    assert float(top_kl(ours, log_p, ids)) == pytest.approx(twin, rel=1e-2, abs=1e-4)
+    twin = (p * np.log(np.maximum(p, 1e-300) / q)).sum(-1).mean() * temperature**2
+    assert float(top_kl(ours, log_p, ids, temperature)) == pytest.approx(twin, rel=1e-2, abs=1e-4)
+    for at in ((temperature,), ()):
+        every = float(top_kl(ours, *likeliest(theirs, 11, *at), *at))
+        assert every == pytest.approx(float(forward_kl(ours, theirs, *at)), rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize("loss", [forward_kl, reverse_kl])
@@ -83,7 +72,6 @@ def test_at_high_temperatures_gradients_are_those_of_squares(loss: Any) -> None:
     ours = drawn(0, 1, 1, 7).requires_grad_()
     loss(ours, theirs, 300.0).backward()
     z, v = (x.detach() - x.detach().mean() for x in (ours, theirs))
-    assert ours.grad is not None
     torch.testing.assert_close(ours.grad, (z - v) / 7, rtol=0.05, atol=5e-3)
 
 
@@ -119,7 +107,6 @@ def test_a_channel_that_stands_still_has_a_finite_gradient() -> None:
     """The first state of a model that knows no positions is the same at equal tokens."""
     ours = torch.ones(1, 6, 3, requires_grad=True)
     standardised([ours], [drawn(0, 1, 6, 3)]).backward()
-    assert ours.grad is not None
     assert bool(torch.isfinite(ours.grad).all())
 
 
@@ -134,7 +121,6 @@ def test_a_channel_that_is_all_but_empty_counts_for_nothing(scale: float) -> Non
     others = [0, 1, 3, 4]
     alone = float(standardised([ours[..., others]], [theirs[..., others]]).detach())
     assert float(loss.detach()) == pytest.approx(alone * 4 / 5, rel=1e-5)
-    assert ours.grad is not None
     assert bool(torch.isfinite(ours.grad).all())
     assert not ours.grad[..., 2].any()
 
@@ -150,15 +136,6 @@ def test_dist_is_that_of_numpy(seed: int, temperature: float) -> None:
     assert float(dist(ours, ours - 2, temperature)) == pytest.approx(0, abs=1e-3)
 
 
-@given(SEEDS, st.floats(0.1, 0.9))
-def test_an_affine_map_of_probabilities_does_not_count_for_dist(seed: int, share: float) -> None:
-    """Towards the uniform distribution: p -> share p + (1 - share) / v, which raises no correlation."""
-    p = torch.softmax(drawn(seed, 2, 4, 6), -1)
-    softened = share * p + (1 - share) / 6
-    assert float(dist(softened.log(), p.log())) == pytest.approx(0, abs=1e-4)
-    assert float(forward_kl(softened.log(), p.log())) > 1e-4
-
-
 @pytest.mark.parametrize("loss", [forward_kl, reverse_kl, dist])
 @pytest.mark.parametrize("spread", [30.0, 85.0, 1e4])
 def test_tokens_that_hardly_ever_come_harm_no_gradient(loss: Any, spread: float) -> None:
@@ -168,7 +145,6 @@ def test_tokens_that_hardly_ever_come_harm_no_gradient(loss: Any, spread: float)
     value = loss(ours, theirs)
     value.backward()
     assert 0 <= float(value.detach()) < 5
-    assert ours.grad is not None
     assert bool(torch.isfinite(ours.grad).all())
 
 

@@ -1,7 +1,5 @@
 """muP: every parameter in one group, nothing changed at the base width, and steps that do not grow."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -70,8 +68,7 @@ def test_every_parameter_of_any_space_is_in_one_group(architecture: Architecture
         network = build(architecture, 0)
     except ValueError:  # sizes that make no network
         return
-    width = architecture.layers[-1].width
-    module, groups = scaled(network, width, RATE)
+    module, groups = scaled(network, architecture.layers[-1].width, RATE)
     assert isinstance(module, ScaledLogits)
     by_name = rates(network, groups)
     assert all(by_name[name] == RATE for name in by_name if name.endswith(("bias", "norm.weight")))
@@ -121,14 +118,12 @@ def states(depth: int, rule: str) -> list[torch.Tensor]:
 def test_branches_and_rates_follow_the_depth(rule: str, depth: int) -> None:
     """Each step adds what it would add without a rule, times the factor; what is outside learns as before."""
     exponent, ratio = DEPTH_RULES[rule], depth / BASE_DEPTH
-    assert exponent is not None
     plain, ruled = states(depth, "none"), states(depth, rule)
     attention = build(llama(32, depth=depth), 0)
     scaled(attention, 32, RATE, depth_rule=rule)
     first = attention.layers[0].get_submodule("attention")
     inner = first.get_submodule("inner")(first.get_submodule("norm")(plain[0]))
-    added = first(plain[0]) - plain[0]
-    assert torch.allclose(added, ratio**-exponent * inner, rtol=1e-4, atol=1e-7)
+    assert torch.allclose(first(plain[0]) - plain[0], ratio**-exponent * inner, rtol=1e-4, atol=1e-7)
     assert torch.equal(plain[0], ruled[0])
     networks = [build(llama(32, depth=depth), 0) for _ in range(2)]
     before, after = (
@@ -141,8 +136,7 @@ def test_branches_and_rates_follow_the_depth(rule: str, depth: int) -> None:
 
 
 def test_rules_are_for_branches_of_normed_inputs() -> None:
-    bert = make_space("bert", vocab=64, positions=32)
-    architecture = next(iter(drawn(bert, 1, 0)))
+    architecture = next(iter(drawn(make_space("bert", vocab=64, positions=32), 1, 0)))
     check_depth_rule([llama(32), architecture], "none")
     check_depth_rule([llama(32)], "sqrt")
     with pytest.raises(ValueError, match=r"--depth-rule linear needs .*'bert'.*--depth-rule none"):

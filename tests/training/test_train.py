@@ -1,12 +1,12 @@
 """Training: what it must end with whatever happens on the way."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,21 +16,74 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from carvings import carve
 from forked import die, in_another_process, killed_at
-from runs import BATCH, LENGTH, corpus, data, difference, in_parts, learner, request, trained, weights
+from label_training import ASKED, some_text
 from safetensors.torch import load_file
-from tiny import model
+from small_supernets import SIZES
+from tiny import model, saved, word_tokenizer
 from torch import Tensor, nn
 from transformers import TrainerState
 
+from zerolm.settings.compute import TrainedOn
+from zerolm.text.corpus import Corpus, Sequences, TokenFile
 from zerolm.training import train as training
 from zerolm.training import watch as watching
 from zerolm.training.learner import Objective, Student
 from zerolm.training.losses import forward_kl, labelled
-from zerolm.training.request import Schedule, TrainingRequest
+from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
 from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, recompute_activations, train
 from zerolm.training.watch import LOG, TrainingRun
+
+LENGTH, BATCH = 8, 4
+
+
+def tokens(count: int = 4000, seed: int = 0, name: str = "text") -> TokenFile:
+    """A text in which the next token is often the one after, so that there is something to learn."""
+    steps = np.random.default_rng(seed).integers(0, 4, count)
+    return TokenFile(name, f"{seed:064x}", 1, (np.cumsum(steps) % 64).astype(np.uint16))
+
+
+def corpus(length: int = LENGTH) -> Corpus:
+    return Corpus((tokens(),), length)
+
+
+def request(steps: int, rate: float = 3e-3, **more: Any) -> TrainingRequest:
+    return TrainingRequest(
+        steps * BATCH * LENGTH, BATCH, LENGTH, Schedule(rate), **{"checkpoints": steps // 2, **more}
+    )
+
+
+def learner(name: str = "llama", *losses: str, seed: int = 0) -> Student:
+    pairs = tuple((place, place) for place in range(1, 4))
+    return Student(model(name, seed), Objective(dict.fromkeys(losses or ("next-token",), 1.0), layers=pairs))
+
+
+def trained(folder: Path, plan: TrainingRequest, name: str = "llama", **more: Any) -> dict[str, torch.Tensor]:
+    """The weights that a run in this folder ends with."""
+    folder.mkdir(exist_ok=True)
+    student = learner(name)
+    train(student, data(plan), plan, TrainingRun(folder, **more))
+    return weights(student)
+
+
+def data(plan: TrainingRequest) -> Sequences:
+    return Sequences(corpus(plan.length), plan.sequences, plan.seed)
+
+
+def weights(student: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in student.state_dict().items()}
+
+
+def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+
+
+def in_parts(accumulate: int) -> Execution:
+    return Execution(TrainedOn(dtype="float32"), accumulate)
+
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
@@ -45,8 +98,7 @@ def test_kills_change_no_weight(tmp_path: Path) -> None:
             lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]
         )
         assert ended == signal.SIGKILL
-    last = last_checkpoint(tmp_path / "killed")
-    assert last is not None
+    assert last_checkpoint(tmp_path / "killed") is not None
     assert difference(trained(tmp_path / "killed", plan, name), whole) <= 1e-6
     logs = [(tmp_path / run / LOG).read_text() for run in ("whole", "killed")]
     steps = [[json.loads(line)["step"] for line in log.splitlines()] for log in logs]
@@ -58,9 +110,7 @@ def test_kills_change_no_weight(tmp_path: Path) -> None:
     ("place", "name"),
     [(training.safetensors.torch, "save_model"), (torch, "save"), (TrainerState, "save_to_json")],
 )
-def test_killed_while_a_checkpoint_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
-) -> None:
+def test_killed_in_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> None:
     """What is not complete is removed, and the one before is gone on with."""
     plan = request(8)
     whole, folder = trained(tmp_path / "whole", plan), tmp_path / "killed"
@@ -85,8 +135,7 @@ def test_killed_while_a_checkpoint_is_written(
 
 def test_accumulation_is_one_batch(tmp_path: Path) -> None:
     whole = trained(tmp_path / "1", request(6, execution=in_parts(1)))
-    ours = trained(tmp_path / "2", request(6, execution=in_parts(2)))
-    assert difference(ours, whole) <= 1e-5
+    assert difference(trained(tmp_path / "2", request(6, execution=in_parts(2))), whole) <= 1e-5
     with pytest.raises(ValueError, match=r"a batch of 4 .* 1 processes x 3 micro-batches; 3 does"):
         trained(tmp_path / "3", request(6, execution=in_parts(3)))
 
@@ -164,8 +213,7 @@ def test_a_teacher_is_run_once(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fill(teacher_cache("a", corpus(), 64, 2.0, 5), parent, corpus(), sequences.pairs, 2.0, interrupted)
-    left = teacher_cache("a", corpus(), 64, 2.0, 5).missing(sequences.numbers)
-    assert 0 < len(left) < len(sequences)
+    assert 0 < len(teacher_cache("a", corpus(), 64, 2.0, 5).missing(sequences.numbers)) < len(sequences)
     fill(teacher_cache("a", corpus(), 64, 2.0, 5), parent, corpus(), sequences.pairs, 2.0)
     cache = teacher_cache("a", corpus(), 64, 2.0, 5)
     fill(cache, None, corpus(), sequences.pairs, 2.0)  # type: ignore[arg-type]
@@ -278,8 +326,7 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.optim.AdamW, "step", noted)
     schedule = Schedule(1e-3, warmup=0.25, decay=0.5)
     plan = TrainingRequest(20 * BATCH * LENGTH, BATCH, LENGTH, schedule, checkpoints=1)
-    student = learner()
-    train(student, data(plan), plan, TrainingRun(tmp_path))
+    train(learner(), data(plan), plan, TrainingRun(tmp_path))
     assert len(rates) == 20
     assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert rates[5:11] == pytest.approx([1e-3] * 6)
@@ -287,9 +334,7 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("pace", [0.5, 3.0])
-def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float
-) -> None:
+def test_a_run_by_time_lasts_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: float) -> None:
     """60 steps are estimated in 60 seconds; a step takes ``pace`` seconds, and is the only one that looks."""
     now, rates, shown = [0.0], list[float](), list[tuple[int, int]]()
     monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -315,17 +360,39 @@ def test_a_run_by_time_lasts_so_long_whatever_was_estimated(
     assert shown[-1] == (60_000, 60_000)
     assert [row["seconds"] for row in result.rows][-1] == 60
     assert len(result.rows) == 1 + min(plan.measured, result.steps)
-    last = last_checkpoint(tmp_path)
-    assert last is not None
+    assert last_checkpoint(tmp_path) is not None
     now[0] = 1000.0
     again = train(learner(), data(plan), plan, run)  # nothing is left of its time
     assert again.steps <= result.steps + 1
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
-def test_a_network_that_would_be_divided_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_networks_are_never_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
     with pytest.raises(ValueError, match=f"so {kind} is not possible"):
         trained(tmp_path / "run", request(4))
+
+
+RUNS = """
+import sys, zerolm
+folder, sizes, asked = sys.argv[1], eval(sys.argv[2]), eval(sys.argv[3])
+text, run = folder + "/text.txt", {"tokens": 256, "batch": 4, "length": 16}
+for more in ({"checkpointing": True}, {"lora": 2}):
+    healed = folder + "/healed-" + "-".join(more)
+    zerolm.heal(folder + "/child", healed, parent=folder + "/parent", text=text, **run, **more)
+zerolm.lab.elastic.train("elastic", folder + "/net", text=text, words=300, epochs=2, **run, **sizes)
+zerolm.bench.train("llama", text=text, **{**asked, "count": 2})
+passes = {"batch": 2, "length": 8, "micro_batches": 1, "store": folder + "/store"}
+zerolm.lab.proxies(folder + "/parent", text=text, **passes)
+"""
+
+
+def test_no_library_warns_a_user(tmp_path: Path) -> None:
+    word_tokenizer(saved(tmp_path / "parent", "llama"))
+    carve(tmp_path / "parent", tmp_path / "child", keep_ffn=0.5)
+    some_text(tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUNS, str(tmp_path), repr(SIZES), repr(ASKED)],
+        env={**os.environ, "ZEROLM_CACHE": str(tmp_path / "cache")}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")

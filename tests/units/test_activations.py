@@ -1,7 +1,5 @@
 """Criteria with tokens against literal twins: loops over heads, neurons and tokens; those of plug-ins."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import math
@@ -20,7 +18,6 @@ from zerolm.registry import Entry, Registry
 from zerolm.text.tokens import Tokens, random_tokens
 from zerolm.units.importance import criteria
 from zerolm.units.importance.criterion import Additive
-from zerolm.units.importance.peers import CommonActivations
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.pruning import dimensions_of
 
@@ -73,10 +70,7 @@ def compact(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: boo
 
 
 def two_ssp(sequences: Sequences, _: np.ndarray, units: Sequence[range], __: bool) -> list[float]:
-    norms = [
-        [math.sqrt(sum(token[k] ** 2 for token in sequence for k in unit)) for sequence in sequences]
-        for unit in units
-    ]
+    norms = [[math.sqrt(sum(t[k] ** 2 for t in s for k in unit)) for s in sequences] for unit in units]
     return [sum(each) / len(sequences) for each in norms]
 
 
@@ -105,13 +99,10 @@ def flap_neurons(sequences: Sequences, columns: np.ndarray, units: Sequence[rang
 
 Twin = Callable[[Sequences, np.ndarray, Sequence[range], bool], list[float]]
 TWINS: dict[str, tuple[Twin, Twin, Callable[..., Any] | None]] = {
-    "amp": (amp, amp_of_neurons, np.mean),
-    "output_energy": (energy, energy, np.sum),
-    "compact": (compact, compact, None),
-    "two_ssp": (two_ssp, two_ssp, None),
-    "minitron": (minitron, minitron, np.sum),
-    "flap": (flap_groups, flap_neurons, None),
-}
+    "amp": (amp, amp_of_neurons, np.mean), "output_energy": (energy, energy, np.sum),
+    "compact": (compact, compact, None), "two_ssp": (two_ssp, two_ssp, None),
+    "minitron": (minitron, minitron, np.sum), "flap": (flap_groups, flap_neurons, None),
+}  # fmt: skip
 """The twins of KV groups and of neurons, and what a group is of its heads; None where it is one unit."""
 
 
@@ -152,18 +143,6 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     assert groups[1] > 0.0
 
 
-def test_tokens_that_left_the_vocabulary_weigh_nothing() -> None:
-    network = model("llama")
-    sizes, layer = dimensions_of(network), layers_of(network)[1]
-    inputs = {"o": torch.randn(9, 48), "down": torch.randn(9, 40)}
-    counted = torch.tensor([1.0, 0, 1, 1, 0, 0, 1, 1, 1])
-    weighed, alone = CommonActivations(sizes, layer), CommonActivations(sizes, layer)
-    weighed.add(inputs, {}, counted)
-    alone.add({role: x[counted > 0] for role, x in inputs.items()}, {})
-    for role, wanted in alone.importance().items():
-        np.testing.assert_allclose(weighed.importance()[role], wanted, rtol=1e-6)
-
-
 class Point:
     """An entry point of an installed package."""
 
@@ -198,8 +177,7 @@ def test_a_criterion_of_a_plugin(
     ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--criterion", "last", *more, "--out", str(out))
     assert ran.status == 0, ran.err
     recipe = json.loads((out / "recipe.json").read_text())
-    assert recipe["criterion"] == "last"
-    assert recipe["layers"][0]["ffn"] == list(range(20, 40))
+    assert (recipe["criterion"], recipe["layers"][0]["ffn"]) == ("last", list(range(20, 40)))
     again = ("--recipe", str(out / "recipe.json"), "--out", str(tmp_path / "again"))
     assert zerolm("carve", str(parent), *again).status == 0
     left = {file.relative_to(own_cache).parts[0] for file in own_cache.rglob("*.npz")}

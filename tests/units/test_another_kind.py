@@ -1,7 +1,5 @@
 """The kind of units that CONTRIBUTING.md adds is pruned, written, proven and rebuilt beside all others."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A mapped parent tells the same as one in memory, and is never in memory as a whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cuts: kept places of every axis, cuts of cuts, and a sliced network that is its masked parent."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any
@@ -78,14 +76,12 @@ def test_a_child_without_a_layer_still_generates(name: str) -> None:
 def test_repaired_matrices_are_put_in_as_they_are_stored() -> None:
     network = model("gpt2")
     cut = some_cut(network, (1,))
-    kept = len(cut.layers[0]["ffn"])
-    weight, bias = np.ones((kept, 48), np.float32), np.full(48, 2, np.float32)
+    weight, bias = np.ones((len(cut.layers[0]["ffn"]), 48), np.float32), np.full(48, 2, np.float32)
     repaired = Repaired({(1, "down"): weight, (1, "down_bias"): bias})
     (layer,) = layers_of(apply_in_memory(network, cut, repaired))
     assert layer.ffn_out.get_parameter("weight").tolist() == weight.tolist()
     assert layer.ffn_out.get_parameter("bias").tolist() == bias.tolist()
-    named = repaired.named(lambda role, layer: f"{layer}.{role}")
-    assert list(named) == ["1.down", "1.down_bias"]
+    assert list(repaired.named(lambda role, layer: f"{layer}.{role}")) == ["1.down", "1.down_bias"]
 
 
 LABELS = ("q", "kv", "ffn", "q+kv+kv", "ffn+ffn", "kv+q", "hidden", "vocab")
@@ -97,9 +93,7 @@ def cuts(draw: st.DrawFn) -> Cut:
     parent = Dimensions(2, 8, groups * per_group, groups, size, ffn)
     kinds = [st.sets(st.integers(0, whole - 1), min_size=1) for whole in (groups, ffn)]
     units = st.lists(st.tuples(*kinds), min_size=2, max_size=2)
-    layers = [
-        LayerCut.of(i, *(np.array(sorted(kind)) for kind in pair)) for i, pair in enumerate(draw(units))
-    ]
+    layers = [LayerCut.of(i, *(np.array(sorted(kind)) for kind in p)) for i, p in enumerate(draw(units))]
     return Cut(parent, tuple(layers))
 
 
@@ -122,8 +116,6 @@ def test_kept_indices_and_places_are_those_of_a_walk_by_hand(cut: Cut, label: st
             assert places is None
             assert cut.parent.length(label, (1, 1)) == 0
             continue
-        assert kept is not None
-        assert places is not None
         whole = owners(cut, cut.parent.kv_heads, cut.parent.ffn, label)
         wanted = [i for i, (_, kind, unit, _) in enumerate(whole) if unit in layer[kind]]
         assert kept.tolist() == wanted
@@ -150,7 +142,6 @@ def test_cuts_compose(data: st.DataObject) -> None:
                 second.kept(inner, label),
                 both.kept(layer, label),
             )
-            assert of_child is not None
             assert outer[of_child].tolist() == whole.tolist()
     at_once, in_steps = third.after(both), third.after(second).after(first)
     assert [(x.layer, *map(list, x.kept.values())) for x in at_once.layers] == [

@@ -1,7 +1,5 @@
 """Units that go one by one, against a twin that solves for the others each time; and Fisher information."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -52,10 +50,7 @@ def test_always_the_unit_goes_whose_absence_costs_least(seed: int, units: int, s
     going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), units)
     left, lost = list(range(units)), 0.0
     for unit, cost in zip(going.order.tolist(), going.costs.tolist(), strict=True):
-        after = {
-            each: left_over(moments, columns, [other for other in left if other != each], size)
-            for each in left
-        }
+        after = {each: left_over(moments, columns, [o for o in left if o != each], size) for each in left}
         assert after[unit] == pytest.approx(min(after.values()), rel=1e-6)
         assert cost == pytest.approx(after[unit] - lost, rel=1e-4, abs=1e-9 * after[unit])
         left.remove(unit)
@@ -172,8 +167,7 @@ def test_fisher_information_is_that_of_autograd(with_stream: bool) -> None:
 def test_gains_of_norms_behind_outputs_are_those_of_their_gradients(name: str) -> None:
     """Moments of an output's gradients are nearer to those by gains than to the mean without them."""
     network, generator = model(name), torch.Generator().manual_seed(0)
-    norms = [norm for layer in layers_of(network) for norm in layer.behind.values()]
-    for norm in norms:
+    for norm in [norm for layer in layers_of(network) for norm in layer.behind.values()]:
         shape = norm.weight.shape
         norm.weight.data = torch.exp(2 * torch.randn(shape, generator=generator)).to(norm.weight)
     fisher = loss_moments(network, TOKENS).fisher

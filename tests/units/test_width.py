@@ -1,7 +1,5 @@
 """The width of the stream against its algebra: exact when all is kept, the best subspaces, literal twins."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, replace
@@ -186,10 +184,8 @@ def test_a_stream_that_is_narrower_than_it_looks_is_cut_exactly(
 ) -> None:
     parent = flat(tmp_path / "parent", tied, dtype)
     carved = carve(parent.folder, tmp_path / "child", keep_hidden=0.75, **{**more, "repair": "none"})
-    assert carved.cut.hidden == 36
-    assert carved.stream.kept_energy == pytest.approx(1, abs=1e-5)
-    loss = Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}]))
-    assert abs(loss.of_cut(carved.cut)) < most
+    assert (carved.cut.hidden, carved.stream.kept_energy) == (36, pytest.approx(1, abs=1e-5))
+    assert abs(Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}])).of_cut(carved.cut)) < most
     child = outputs(load_model(tmp_path / "child", True))
     wanted = outputs(open_model(parent))
     assert (child - wanted).abs().max() < 50 * STEP[dtype] * wanted.abs().max()
@@ -239,8 +235,7 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
     """Of the last norm, with everything below whole: the ridge solution, written out."""
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     many = Tokens(torch.randint(64, (24, 16), generator=torch.Generator().manual_seed(1)))
-    basis = weights_basis(checkpoint)
-    cut = narrowed(checkpoint, basis, 32, False)
+    cut = narrowed(checkpoint, weights_basis(checkpoint), 32, False)
     repaired = repair(mapped_model(checkpoint), cut, many)
     parent = open_model(checkpoint)
     child = apply_in_memory(parent, cut, repaired)
@@ -282,8 +277,7 @@ def test_what_cannot_be_narrowed_is_refused(case: str, tmp_path: Path) -> None:
 def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None:
     """Each role, in one layer or another, with its rows or columns in another order: the proof says so."""
     parent = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
-    basis = weights_basis(parent)
-    cut = narrowed(parent, basis, 24, parent.layout.tied)
+    cut = narrowed(parent, weights_basis(parent), 24, parent.layout.tied)
     (tmp_path / "child").mkdir()
     config = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent).config
     (tmp_path / "child" / "config.json").write_text(json.dumps(config))

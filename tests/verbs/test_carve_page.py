@@ -1,7 +1,5 @@
 """The page of a carving: the width of the stream in words, tables and charts; how to build it again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,7 +33,6 @@ def widths(
 
 
 def drawn(of: StreamWidths) -> str:
-    """The sheet as a page has it."""
     return "".join(map(body, of.sheets()))
 
 
@@ -102,7 +99,6 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     written = replace(child, repair="none", run=Run({"text": "text.txt"}))
     line = f"zerolm carve {written.parent} --recipe recipe.json --out child"
     assert f"{line} --text text.txt" in written.page()
-    assert child.stream is not None
     by_weights = replace(written, stream=replace(child.stream, basis="weights"))
     assert f"{line} --text" not in by_weights.page()
     for html in (child.page(), child._repr_html_()):
@@ -112,7 +108,7 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     assert "Build the same child again" not in whole.page()
     noted = replace(child, note="36 is slow; 32 is not; so it is")
     assert noted.heading().trust.endswith("36 is slow. 32 is not. So it is.")
-    assert noted.remarks == [noted.note]
+    assert noted.remarks == noted.note.split("; ")
 
 
 def test_layers_that_differ_are_listed_where_no_strip_is_drawn(child: CarvingReport) -> None:

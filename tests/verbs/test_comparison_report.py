@@ -1,7 +1,5 @@
 """A comparison as a page and as files: complete, equal to the rows, safe against hostile names."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -129,8 +127,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
 def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path: Path) -> None:
     written_page = page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20))
     assert len(Page(written_page).tables) == 1
-    text = written_page.split("</style>")[1]
-    assert not re.search(r"\b(nan|inf|None)\b", text)
+    assert not re.search(r"\b(nan|inf|None)\b", written_page.split("</style>")[1])
 
 
 def test_terminal_and_page_show_the_same_table(found: Comparison) -> None:
@@ -138,8 +135,7 @@ def test_terminal_and_page_show_the_same_table(found: Comparison) -> None:
         sheet = section_sheet(section, number)
         lines = list(sheet_lines(sheet, None))
         assert lines[1].startswith(f"{section.title}: quality (lower is better), ")
-        page = Page(table_html(sheet)).tables[0]
-        for line, cells in zip(lines[2:], page, strict=False):
+        for line, cells in zip(lines[2:], Page(table_html(sheet)).tables[0], strict=False):
             assert line.split() == " ".join(text for _, text in cells).split()
 
 

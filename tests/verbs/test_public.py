@@ -1,7 +1,5 @@
 """The public API: names, signatures as requests declare them; architectures layer by layer."""
 
-from __future__ import annotations
-
 import inspect
 import pydoc
 import subprocess
@@ -50,8 +48,7 @@ def test_a_verb_is_called_as_its_command(name: str) -> None:
 
 def test_no_room_bears_the_name_of_a_public_function() -> None:
     """Else the function is gone as soon as the room is imported."""
-    rooms = {path.stem for path in Path(zerolm.__file__).parent.iterdir()}
-    assert not rooms & set(public_names())
+    assert not {path.stem for path in Path(zerolm.__file__).parent.iterdir()} & set(public_names())
 
 
 @NAMES
@@ -161,8 +158,7 @@ def test_every_space_can_be_drawn(name: str) -> None:
     assert len(layers) == architecture.depth
     has_ffn = any(matrix.role == "ffn" for matrix in architecture.layers[0].matrices)
     assert all(layer.heads and bool(layer.ffn) == has_ffn for layer in layers)
-    drawn = strip(layers, largest([layers]), slots=True)
-    assert drawn.count("h.84") == (3 + has_ffn) * len(layers)
+    assert strip(layers, largest([layers]), slots=True).count("h.84") == (3 + has_ffn) * len(layers)
 
 
 def test_columns_are_as_high_as_values() -> None:

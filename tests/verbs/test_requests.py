@@ -1,7 +1,5 @@
 """Requests: what a field declares is a flag, a key of YAML, a keyword, a check and a value; said once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +13,7 @@ from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.request import OUTPUT, PLACED, Request, argument, part, setting, settings_of, values_of
 from zerolm.settings.units import parse_amount
 from zerolm.verbs import commands
-from zerolm.verbs.run_file import plain
+from zerolm.verbs.run_file import plain, read_yaml, write_run
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,7 @@ class Example(Request):
 
 
 def test_a_part_is_declared_once_and_arrives_whole() -> None:
-    groups = {title: [one.name for one in settings] for title, settings in Example.groups().items()}
-    assert groups == {
+    assert {title: [one.name for one in settings] for title, settings in Example.groups().items()} == {
         PLACED: ["folder"], "How large": ["width", "for_"], "Text": ["texts", "text"], "Result": ["out"]
     }  # fmt: skip
     assert [one.flag for one in Example.settings()] == [
@@ -76,8 +73,7 @@ def test_a_run_is_repeated_from_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
         "folder": str(tmp_path / "here"), "width": 16, "texts": [str(tmp_path / "here"), "owner/set"],
         "text": "random",
     }  # fmt: skip
-    again = Example.parse({**request.configuration()})
-    assert values_of(again) == values_of(request) | {
+    assert values_of(Example.parse({**request.configuration()})) == values_of(request) | {
         "folder": str(tmp_path / "here"), "texts": (str(tmp_path / "here"), "owner/set"), "out": None
     }  # fmt: skip
 
@@ -98,6 +94,23 @@ def test_a_configuration_is_parsed_to_the_same_settings(name: str, data: st.Data
     assert repeated.pop("command") == name
     places = {key: value for key, value in values_of(made).items() if key in request.places}
     assert values_of(request.parse({**repeated, **places})) == values_of(made)
+
+
+def test_a_configuration_has_a_line_for_each_setting(tmp_path: Path) -> None:
+    long = "sentences of a text, " * 20
+    document = {
+        "command": "carve",
+        "keep_ffn": 0.5,
+        "text": long,
+        "depth": "4:8",
+        "tied": True,
+        "sizes": [1, 3],
+    }
+    write_run(tmp_path / "run.yaml", document, {})
+    lines = (tmp_path / "run.yaml").read_text().splitlines()
+    assert [line.split(":")[0] for line in lines] == list(document)
+    assert "sizes: [1, 3]" in lines
+    assert read_yaml(tmp_path / "run.yaml") == read_yaml(tmp_path) == document
 
 
 def sound(one: Any) -> st.SearchStrategy[Any]:
@@ -183,5 +196,4 @@ def test_each_of_several_names_is_one_of_the_choices() -> None:
     with pytest.raises(ValueError, match="parts must be names, not 3"):
         parts.parse(3)
     complete = completion(parts)
-    assert complete is not None
     assert complete(None, None, "head,b") == ["head,body"]

@@ -1,6 +1,4 @@
-"""The page of a search: what it says of the pick, and what it holds of every point."""
-
-from __future__ import annotations
+"""The page of a search, and what a search says of training, and of depth against width."""
 
 import json
 import re
@@ -14,8 +12,12 @@ from typing import Any
 
 import pytest
 from refusals import Zerolm
-from small_searches import free_search, small_search
+from small_searches import FEW, free_search, small_search
 
+import zerolm
+from zerolm.cost_columns import TRAINING
+from zerolm.pretraining import OPERATIONS, chinchilla
+from zerolm.scores.shape import RATIOS, TOKENS_A_PARAMETER, worth
 from zerolm.show.sheet import TERMINAL
 from zerolm.show.strip import quoted
 from zerolm.show.terminal import result_lines
@@ -55,17 +57,16 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
 
 @pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
-    make: Callable[[], SearchReport], zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], SearchReport], zerolm: Zerolm, here: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     result = make()
     before, after = rebuilding(result)
     for entry in candidacies(result)[:4]:
         write, _, rest = (before + quoted(choices_text(entry.choice)) + after).partition(" && ")
-        subprocess.run(["bash", "-c", write], check=True, cwd=tmp_path)
+        subprocess.run(["bash", "-c", write], check=True, cwd=here)
         program, *arguments = shlex.split(rest)
         assert program == "zerolm"
-        scored = json.loads(zerolm(*arguments, "--json").out)
+        scored = zerolm(*arguments, "--json").document
         assert scored["costs"] == entry.choice.costs
         assert scored["scores"][0]["value"] == pytest.approx(entry.choice.score, rel=1e-9)
 
@@ -76,8 +77,7 @@ def test_the_page_is_small_however_many_points_the_front_has(result: SearchRepor
     ]
     choice = result.pick.architecture
     for i, point in enumerate(points):
-        choices_of = {**choice.choices, "note": i}
-        points[i] = replace(point, architecture=replace(choice, choices=choices_of))
+        points[i] = replace(point, architecture=replace(choice, choices={**choice.choices, "note": i}))
     page = replace(result, front=replace(result.front, points=points)).page()
     assert len(page) < 250_000
     assert len(records(page)["records"]) <= FRONT_POINTS + len(result.best) + len(result.baselines) + 1
@@ -126,3 +126,118 @@ def test_no_table_is_laid_out_as_something_else(result: SearchReport) -> None:
     kinds = {sheet.kind for sheet in beside.sheets() if sheet.rows and sheet.kind != "pairs"}
     assert "beside" in laid_out
     assert not kinds & laid_out
+
+
+def searched(**more: Any) -> SearchReport:
+    report: SearchReport = zerolm.search("llama", **{**FEW, **more})
+    return report
+
+
+def test_operations_and_tokens_are_a_budget_of_macs() -> None:
+    report = searched(max_train_flops=1e18, train_tokens="10B")
+    limit = int(1e18) // (OPERATIONS * 10**10)
+    assert report.question.budgets == {"max_macs": limit}
+    assert report.pick.costs["macs"] <= limit
+    assert report.to_json()["question"]["training"] == {"tokens": 10**10, "max_flops": 1e18, "law": ""}
+    assert SearchReport.from_json(report.to_json()).question.training == report.question.training
+    smaller = searched(max_train_flops=1e18, train_tokens="10B", max_macs="10M")
+    assert smaller.question.budgets == {"max_macs": 10_000_000}
+
+
+def test_without_tokens_they_are_as_many_as_are_best() -> None:
+    report = searched(max_train_flops=5e16)
+    plan = report.question.training
+    assert plan.tokens == round(chinchilla(5e16).tokens)
+    assert any("by the law of Chinchilla" in line for line in report.lines())
+
+
+def test_tokens_alone_bind_nothing_and_are_told() -> None:
+    report = searched(max_params="16M", train_tokens="3B")
+    assert report.question.budgets == {"max_params": 16_000_000}
+    flops = OPERATIONS * report.pick.costs["macs"] * 3 * 10**9
+    assert any(f"{flops:.3g} operations" in line for line in report.lines())
+    (sheet,) = (sheet for sheet in report.sheets() if sheet.title == "How long to train")
+    assert [row[0] for row in sheet.rows] == ["the pick", "Chinchilla", "DeepSeek LLM"]
+
+
+def test_memory_is_a_budget_with_a_column() -> None:
+    report = searched(max_train_bytes="900MB", train_batch=2, context=512)
+    assert report.pick.costs[TRAINING] <= 900_000_000
+    assert "training memory" in "\n".join(report.lines())
+    more = searched(max_train_bytes="900MB", train_batch=8, context=512)
+    assert more.pick.costs["params"] < report.pick.costs["params"]
+
+
+WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
+    (
+        ("--baseline", "SmolLM2-135M", "--max-train-bytes", "1GB"),
+        ("the baseline SmolLM2-135M needs", TRAINING),
+    ),
+    (
+        ("llama", "--max-train-flops", "1e5", "--train-tokens", "1B"),
+        ("give at least 6e+09, or fewer --train-tokens",),
+    ),
+    (
+        ("llama", "--max-train-flops", "1e19", "--train-tokens", "100T"),
+        ("--max-macs is --max-train-flops 1e+19 over",),
+    ),
+    (("llama", "--max-train-flops", "0"), ("--max-train-flops must be",)),
+    *((("llama", f"--train-tokens={tokens}"), ("--train-tokens must be",)) for tokens in ("0", "-3", "none")),
+    (("llama", "--max-train-bytes", "1"), ("would have to be at least",)),
+    (("gpt2-uniform", "--max-train-bytes", "4GB"), ("known of llama, qwen3, not of gpt2-uniform",)),
+    (
+        ("llama", "--max-train-flops", "1e18", "--vocabularies", "300,400", "--text", "x.txt"),
+        ("one vocabulary",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "words"), WRONG)
+def test_what_contradicts_is_one_line(flags: tuple[str, ...], words: tuple[str, ...], zerolm: Zerolm) -> None:
+    zerolm("search", *flags).refused(*words)
+
+
+def test_other_scores_say_nothing_of_it() -> None:
+    report = searched(max_params="16M")
+    assert not any("hidden / depth" in line or "as good as" in line for line in report.lines())
+
+
+def by_shape(**more: Any) -> SearchReport:
+    return searched(max_params="16M", score="shape_law", **more)
+
+
+@pytest.mark.parametrize("tokens", [None, "1B"])
+def test_a_pick_tells_its_ratio_and_its_worth(tokens: str | None) -> None:
+    report = by_shape(train_tokens=tokens)
+    pick = report.pick.architecture
+    (line,) = (line for line in report.lines() if "hidden / depth" in line)
+    assert f"hidden / depth: {pick.mean_width / pick.depth:.3g}, best about" in line
+    others = {one.name: one.choice.architecture for one in report.baselines}
+    for name in ("params", "body_params"):
+        lines = [line for line in report.lines() if f"as good as the choice of {name}:" in line]
+        if others[name].choices == pick.choices:
+            assert not lines
+            continue
+        more = worth(pick, others[name], None if tokens is None else 10**9)
+        assert f"with {100 * (more.value - 1):.1f} % (95 %: {100 * (more.low - 1):.1f} to" in lines[0]
+
+
+def test_the_page_has_the_ridge() -> None:
+    (sheet,) = (sheet for sheet in by_shape().sheets() if sheet.title == "Depth against width")
+    assert sheet.rows[[row[0] for row in sheet.rows].index("1 x")][2] == "0.0 % (95 %: 0.0 to 0.0)"
+    costs = [float(str(row[2]).split()[0]) for row in sheet.rows]
+    middle = costs.index(0.0)
+    assert costs[: middle + 1] == sorted(costs[: middle + 1], reverse=True)
+    assert costs[middle:] == sorted(costs[middle:])
+    assert "Depth against width" not in [sheet.title for sheet in searched(max_params="16M").sheets()]
+
+
+def test_a_training_beyond_the_data_is_told() -> None:
+    few, most = TOKENS_A_PARAMETER
+    assert not by_shape(train_tokens="1B").remarks
+    (told,) = by_shape(train_tokens=1000).remarks
+    assert f"is beyond {few:g} to" in told
+    (told,) = by_shape(train_tokens="1000T").remarks
+    assert f"to {most:,g}, which" in told
+    (told,) = by_shape(depth=1, hidden=512, head_size=64).remarks
+    assert told.startswith(f"warning: hidden / depth 512 is beyond {RATIOS[0]:g} to {RATIOS[1]:g}")

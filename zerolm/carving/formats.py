@@ -56,8 +56,8 @@ class StockFolder:
             gguf = checkpoint.family.gguf
             other = "--format gguf, " if gguf and not gguf.alike else ""
             raise ValueError(
-                "the stock class has one size for all layers: a per-layer cut cannot be written as hf; give "
-                f"--shape uniform, {other}or --format padded, which is as large as its largest layer"
+                f"the stock class has one size for all layers: give --shape uniform, {other}or --format "
+                "padded, as large as its largest layer"
             )
 
     def check(self, checkpoint: Checkpoint, cut: Cut) -> None:

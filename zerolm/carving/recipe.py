@@ -61,7 +61,7 @@ class RecipeOfExperts:
         if not differing:
             return ""
         then, now = (", ".join(map(" ".join, named.items())) for named in (self.fields.versions, versions))
-        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}; now {now})"
+        return f"{differing[0]!r} differs from the child that the recipe describes (then {then}, now {now})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,9 @@ class Recipe(RecipeOfExperts):
         """Raise ``ValueError`` for a text other than the recipe's."""
         wanted = self.fields.calibration.text if self.fields.calibration else None
         if wanted is not None and sha256 != wanted:
-            raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was made with {wanted}")
+            raise ValueError(
+                f"the recipe was made with another text: its SHA-256 is {wanted}, that of --text {sha256}"
+            )
 
     def other_tokens(self, digest: str) -> str:
         """Return a note if the parent generates other tokens here; empty if they are the same."""
@@ -213,9 +215,9 @@ def reading(file: Path) -> Iterator[None]:
 
 
 def recipe_document(file: Path) -> Any:
-    """Return the JSON of a recipe, unchecked."""
+    """Return the JSON of a recipe, or of that in the folder of a child, unchecked."""
     with reading(file):
-        return parse_json(read_text(file, MAX_RECIPE_BYTES))
+        return parse_json(read_text(file / "recipe.json" if file.is_dir() else file, MAX_RECIPE_BYTES))
 
 
 def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:

@@ -49,7 +49,7 @@ from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED
 from zerolm.text.generated import generated_tokens
 from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
-from zerolm.units.importance.criteria import definition_of, needs_gradients
+from zerolm.units.importance.criteria import is_built_in, needs_gradients
 from zerolm.units.importance.criterion import Additive, Criterion
 from zerolm.units.importance.sinks import sink_neurons
 from zerolm.units.importance.token_pass import importances
@@ -69,8 +69,6 @@ SINK_BATCH: Final = 4
 them."""
 PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix in the repair of plans before the choice."""
-FEWER: Final = 4
-"""For a short text, one in ``FEWER`` of its tokens gives the second point of the learning curve."""
 CACHE_FORMAT: Final = 10
 """Increased whenever cached values are computed, or stored, differently."""
 
@@ -221,9 +219,9 @@ class Session:
     def importance(self) -> Criterion:
         """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
-        definition, fisher = definition_of(name), self.fisher if needs_gradients(name) else None
-        options = name, definition, self.pooling if fisher else None
-        cache = ArrayCache() if definition is None else self.cache("importances", *options)
+        fisher = self.fisher if needs_gradients(name) else None
+        key = "importances", name, self.pooling if fisher else None
+        cache = self.cache(*key) if is_built_in(name) else ArrayCache()  # a plug-in may have changed
         scores = importances(
             self.model, self.divided.fitted, name, fisher=fisher, cache=cache, progress=self.progress
         )
@@ -356,28 +354,6 @@ class Session:
             caches[number].put("loss", rows[number])
             give_back()
         return [float(rows[number]["loss"]) for number in range(len(cuts))]
-
-    def loss_by_fewer(self, cut: Cut, ridges: Mapping[Place, Ridges]) -> float:
-        """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to.
-
-        ``ridges`` are those with all of them: noise, and with it the best ridge, is larger by the factor
-        ``FEWER``.
-        """
-        rule, more = self.methods.repair, sorted(ridges.items())
-        cache = self.cache("fewer", rule, self.pooling, self._weighing is None, *_options(cut), more)
-
-        def loss() -> Arrays:
-            self.progress("repairing on fewer tokens, for the learning curve")
-            fitted = self.divided.fitted
-            few = fitted.most(fitted.count // FEWER)
-            larger = {place: Ridges(*(FEWER * share for share in each)) for place, each in ridges.items()}
-            repaired = repair(self.model, cut, few, rule, fisher=self._weighing, ridges=larger)
-            give_back()
-            return {"loss": np.array(self._loss.of_cut(cut, repaired))}
-
-        row = cache.once("loss", loss)
-        give_back()
-        return float(row["loss"])
 
     @cached_property
     def moments(self) -> dict[str, list[GradientMoments]]:

@@ -40,6 +40,14 @@ WANTED: Final = (
 SUFFIXES: Final = ("", ".json", ".txt", ".model", ".jinja", ".md", ".rst", ".safetensors")
 
 
+def check_named(*names: str | Path) -> None:
+    """Raise ``ValueError`` for a name that is neither of a file or folder nor like one of the hub."""
+    for name in names:
+        of_hub = isinstance(name, str) and HUB_ID.fullmatch(name)
+        if not of_hub and not Path(name).exists():
+            raise ValueError(f"there is no folder {str(name)!r}; a model of the hub is called owner/name")
+
+
 def fetched(name: str | Path) -> Path:
     """The folder with this name, else the hub's model of this name, downloaded; ``ValueError`` if neither."""
     folder = Path(name)
@@ -47,9 +55,10 @@ def fetched(name: str | Path) -> Path:
         return folder.absolute()
     if folder.exists():
         raise ValueError(f"{str(name)!r} is a file; name the folder that holds the checkpoint")
-    if not isinstance(name, str) or not HUB_ID.fullmatch(name):
-        raise ValueError(f"there is no folder {str(name)!r}; a model of the hub is called owner/name")
-    return _downloaded(name, ["*.safetensors", "*.json", *WANTED, *(f"[0-9]_*/{name}" for name in WANTED)])
+    check_named(name)
+    return _downloaded(
+        str(name), ["*.safetensors", "*.json", *WANTED, *(f"[0-9]_*/{name}" for name in WANTED)]
+    )
 
 
 def fetched_config(name: str) -> dict[str, Any]:

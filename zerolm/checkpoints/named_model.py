@@ -14,6 +14,8 @@ DOCUMENT_BYTES: Final = 16 << 20
 """The most that is read of a file of an architecture."""
 DOCUMENTS: Final = ("architecture.json", "config.json")
 """Names of files that are called by their folder, in the order in which a folder is looked through."""
+PICK: Final = "pick"
+"""The folder of the pick in that of a search."""
 NO_MODELS: Final = (".json", ".csv")
 """Ends of names that are of files, never of a model of the hub."""
 
@@ -41,12 +43,16 @@ def named_model(name: str) -> tuple[str, Any]:
 
 
 def read_document(path: Path) -> Any:
-    """Return the JSON of an architecture: of a file, or of that in a folder; ``ValueError`` where none is."""
+    """Return the JSON of an architecture: of a file, or of that in a folder, or of the pick of a search.
+
+    ``ValueError`` where none is.
+    """
     if not path.is_dir():
         return _json(path)
-    for name in DOCUMENTS:
-        if (path / name).is_file():
-            return _json(path / name)
+    for folder in (path, path / PICK):
+        for name in DOCUMENTS:
+            if (folder / name).is_file():
+                return _json(folder / name)
     raise ValueError(f"folder {str(path)!r} has neither config.json nor architecture.json")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import yaml
 
 from zerolm.checkpoints.origin import LICENCES
+from zerolm.families.family import Task
 
 LOADING: Final = """```python
 from transformers import {auto}
@@ -22,16 +23,22 @@ from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("{place}")
 ```"""
-LOADING_GGUF: Final = """```
+LOADING_GGUF: Final = {
+    "next": """```
 llama-cli -m {place}
-```"""
+```""",
+    "masked": """```
+llama-embedding -m {place} -p "A text."
+```""",
+}
+"""How llama.cpp runs a file, by the task of its family."""
 
 
-def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
+def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int, task: Task = "next") -> str:
     """Return the card of a child from its recipe.
 
     ``kind`` is the model type that it is written as, ``auto`` the class of transformers that opens it (the
-    file's name for a GGUF), ``hidden`` the parent's hidden size.
+    file's name for a GGUF), ``hidden`` the parent's hidden size, ``task`` that of its family.
     """
     parent, tokens = plain(recipe["parent"]), recipe["calibration"]
     healing = recipe.get("healing", [])
@@ -46,19 +53,19 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     if recipe["stream"]:
         lines += [_stream(recipe["stream"], hidden)]
     if recipe.get("experts"):
-        lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer stay, as they were"]
+        lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer are kept, as they were"]
         for text in recipe["experts"][0].get("neurons", [])[:1]:
-            lines += [f"neurons: {int(text, 16).bit_count()} of each expert stay"]
+            lines += [f"neurons: {int(text, 16).bit_count()} of each expert are kept"]
     if kind != recipe["family"] and not is_gguf:
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
-    losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())
+    losses = ", ".join(f"{name.replace('_', ' ')} {loss:.4g}" for name, loss in recipe["losses"].items())
     if losses:
         lines += [f"loss on held-out text (KL in nats a token, or 1 - cosine): {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
     embeds = auto == SENTENCES
     loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")
     if is_gguf:
-        loading = LOADING_GGUF.format(place=plain(auto))
+        loading = LOADING_GGUF[task].format(place=plain(auto))
     front = yaml.safe_dump(front_matter(recipe, embeds=embeds), allow_unicode=True, sort_keys=False)
     return "\n\n".join(
         [
@@ -119,11 +126,12 @@ def front_matter(recipe: Mapping[str, Any], *, embeds: bool = False) -> dict[str
 
 def _sizes(recipe: Mapping[str, Any]) -> str:
     child, parent = (recipe["costs"][name] for name in ("child", "parent"))
-    bits = " and ".join(map(str, recipe["weight_bits"]))
+    bits = f"{' and '.join(map(str, recipe['weight_bits']))}-bit "
     share = child["params"] / parent["params"]
     return (
         f"{child['params']:,} of {parent['params']:,} parameters ({share:.1%}), "
-        f"{child['weight_bytes']:,} of {parent['weight_bytes']:,} bytes of {bits}-bit weights."
+        f"{child['weight_bytes']:,} of {parent['weight_bytes']:,} bytes of "
+        f"{'' if recipe.get('types') else bits}weights."
     )
 
 

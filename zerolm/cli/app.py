@@ -16,8 +16,9 @@ from zerolm.cli.parser import Commands
 from zerolm.cli.process import interruptions, nowhere
 from zerolm.progress import TrainingFailed
 from zerolm.registry import PluginWarning
-from zerolm.settings import nearest
-from zerolm.verbs import beginning
+from zerolm.settings import REQUIRED, nearest
+from zerolm.settings.request import PLACED
+from zerolm.verbs import beginning, commands
 
 HELP: Final = ("-h", "--help")
 EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)$", re.DOTALL)
@@ -131,7 +132,23 @@ def _of_click(error: click.UsageError) -> str:
     if extra is None:
         return message
     name = error.ctx.command.name if error.ctx is not None else "zerolm"
+    missing = _missing_flags(error.ctx) if error.ctx is not None else []
+    if len(missing) == 1:
+        return f"{name} takes no argument {extra[1]!r}; did you mean {missing[0]} {extra[1]}?"
     return f"{name} takes no further argument {extra[1]!r}: give it after a flag of zerolm {name} --help"
+
+
+def _missing_flags(context: click.Context) -> list[str]:
+    """Return the flags that a command requires and was not given."""
+    verb = commands().get(context.command.name or "")
+    if verb is None:
+        return []
+    placed = verb.request.groups()[PLACED]
+    return [
+        each.flag
+        for each in verb.request.settings()
+        if each.default is REQUIRED and each not in placed and context.params.get(each.name) is None
+    ]
 
 
 def _of_a_disk(error: Exception) -> Exception:

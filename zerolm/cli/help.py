@@ -53,7 +53,7 @@ def program_help(words: Sequence[str]) -> str:
     parts = [
         Text.assemble(("Usage: ", "bold"), usage),
         Text(""),
-        Text(MORE.get(words[0] if words else "", SUMMARY)),
+        Text(MORE.get(" ".join(words), f"The commands of {' '.join(words)}.") if words else SUMMARY),
     ]
     pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
     for title in dict.fromkeys([*PANELS, *(verb.panel for verb in verbs.values())]):

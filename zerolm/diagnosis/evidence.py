@@ -76,6 +76,11 @@ class Evidence:
         return not all(type(depth) is int and depth <= max(1, len(self.tensors)) for depth in depths)
 
     @cached_property
+    def is_gguf(self) -> bool:
+        """Whether GGUF files are all that is there."""
+        return bool(self.ggufs) and not (self.tensors or self.stray or self.has("config.json", SINGLE, INDEX))
+
+    @cached_property
     def size(self) -> int:
         """Bytes of the weights."""
         return sum(tensor.end - tensor.start for tensor in self.tensors.values())
@@ -85,13 +90,23 @@ class Evidence:
         return any(tried(partial(inside, self.folder, name))[0] for name in names)
 
 
-def gather(folder: Path) -> Evidence:
-    """Look at a folder, opening no pickle and running no code; ``ValueError`` where it is no checkpoint."""
+def gather(path: Path) -> Evidence:
+    """Look at a folder or a GGUF file, opening no pickle and running no code.
+
+    ``ValueError`` where it is no checkpoint.
+    """
+    if path.is_file() and path.suffix == ".gguf":
+        return Evidence(path.parent, {}, {}, None, None, Flaws("", "", ""), (), (path.name,), ())
+    folder = path
     if not folder.is_dir():
-        kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
+        kind = "is neither a folder nor a GGUF file" if folder.exists() else "does not exist"
         raise ValueError(f"{str(folder)!r} {kind}")
     if not (folder / "config.json").exists():
         check_complete(folder)
+        if not _names(folder, "*.safetensors", "*.gguf", INDEX):
+            raise ValueError(
+                f"{str(folder)!r} holds no checkpoint: it has no config.json, no safetensors and no GGUF file"
+            )
     config, config_flaw = tried(partial(read_object, folder, "config.json"))
     shards, weights_flaw = tried(partial(read_shards, folder))
     tensors = tensors_of(shards or ())

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.gguf.parts import read_gguf
+from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.diagnosis.evidence import Evidence, gather, tried
 from zerolm.diagnosis.opening import TOKENIZER, attempt, is_installed
 from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Diagnosis, RuntimeVerdict
@@ -31,26 +33,27 @@ DROPS_ATTENTION: Final = "deci"
 """The architecture of GGUF whose readers take a layer without FFN for one without attention."""
 
 
-def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
-    """Examine any folder, sound or not, opening no pickle and running none of its code.
+def diagnose(path: Path, progress: Progress = silent) -> Diagnosis:
+    """Examine any folder or GGUF file, sound or not, opening no pickle and running none of its code.
 
     What is installed of transformers, llama.cpp and onnxruntime really opens it, in a process of its own;
     the other runtimes are judged by their rules. Raises ``ValueError`` where there is no
     checkpoint.
     """
-    evidence = gather(folder)
+    evidence = gather(path)
+    of_files = [_gguf(evidence, name, progress) for name in evidence.ggufs[:MAX_GGUFS]]
+    if evidence.is_gguf or path.is_file():
+        return Diagnosis(str(path), of_files, **facts_of_file(evidence), advice=[])
     stock = _transformers(evidence, progress)
     verdicts = [stock, *(by_rules(runtime, evidence) for runtime in SERVERS)]
-    verdicts += [_gguf(evidence, name, progress) for name in evidence.ggufs[:MAX_GGUFS]] or [
-        by_rules(LLAMA_CPP, evidence)
-    ]
+    verdicts += of_files or [by_rules(LLAMA_CPP, evidence)]
     if is_installed("onnx"):
         verdicts.append(_onnx(evidence, stock, progress))
     masked = evidence.family is not None and evidence.family.task == "masked"
-    if masked or (folder / "modules.json").exists():
+    if masked or (path / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
     advice = [*_advice(evidence), *_tokenizer(evidence, progress)]
-    return Diagnosis(str(folder), verdicts, **facts_of(evidence), advice=advice)
+    return Diagnosis(str(path), verdicts, **facts_of(evidence), advice=advice)
 
 
 def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
@@ -171,6 +174,30 @@ def facts_of(evidence: Evidence) -> dict[str, Any]:
         "dtypes": dict(weights),
         "tied": layout.tied if layout else None,
         "tensor_parallel": ways(math.gcd(layout.kv_heads, layout.ffn)) if layout else None,
+        "pickles": list(evidence.pickles),
+        "gguf": list(evidence.ggufs),
+    }
+
+
+def facts_of_file(evidence: Evidence) -> dict[str, Any]:
+    """Return the facts about the first GGUF file, with its parts; zeros where it is not sound."""
+    model, _ = tried(partial(read_gguf, evidence.folder / evidence.ggufs[0]))
+    weights, size = Counter[str](), 0
+    if model is not None:
+        header = model.header
+        for name, shape in header.tensors.items():
+            kind = BY_NUMBER.get(header.types[name])
+            weights[kind.name if kind else f"type {header.types[name]}"] += math.prod(shape)
+        size = sum(end - start for start, end in header.places.values())
+    return {
+        "model_type": model.header.architecture if model else None,
+        "architectures": [],
+        "tensors": len(model.header.tensors) if model else 0,
+        "weights": sum(weights.values()),
+        "bytes": size,
+        "dtypes": dict(weights),
+        "tied": None,
+        "tensor_parallel": None,
         "pickles": list(evidence.pickles),
         "gguf": list(evidence.ggufs),
     }

@@ -87,7 +87,7 @@ def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
                 f"with a hidden size of {evidence.layout.hidden} is not examined"
             )
     if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
-        yield "its converter knows a tokenizer.json by its tokens of a test text, which were not computed"
+        yield "its converter recognises a tokenizer.json by its tokens of a text, which were not computed"
 
 
 def listed(runtime: Runtime, evidence: Evidence) -> list[str]:

@@ -27,11 +27,14 @@ from typing import Any, Final
 
 from zerolm.groundtruth.truth import NO_LINE, GroundTruth, check, is_line
 from zerolm.io.files import parse_json, read_text
+from zerolm.settings import nearest
 from zerolm.spaces import space_names
 
 MAX_CSV_BYTES: Final = 64 << 20
 MAX_CSV_COLUMNS: Final = 1000
 CHOICE: Final = "architecture."
+OTHER_MARKS: Final = ";\t|"
+"""Marks between columns that other programs write."""
 
 Row = tuple[int, dict[str, str]]
 """A line number of the file and its cells by column."""
@@ -59,6 +62,9 @@ def csv_rows(text: str) -> list[Row]:
     if not lines:
         raise ValueError("it is empty")
     (_, columns), *rest = lines
+    other = next((mark for mark in OTHER_MARKS if mark in columns[0]), None)
+    if len(columns) == 1 and other:
+        raise ValueError(f"its columns are separated by {other!r}; separate them by commas")
     if len(columns) > MAX_CSV_COLUMNS:
         raise ValueError(f"it has {len(columns)} columns; at most {MAX_CSV_COLUMNS} are read")
     for column in columns:
@@ -139,8 +145,7 @@ def _ids(rows: Sequence[Row]) -> list[str]:
 def _space(rows: Sequence[Row]) -> str:
     name = _cell(rows[0], "space")
     if name not in space_names():
-        possible = ", ".join(space_names())
-        raise ValueError(f"{_place(rows[0], 'space')}: {name!r} is not known; there are {possible}")
+        raise ValueError(f"{_place(rows[0], 'space')}: {name!r} is not known{nearest(name, space_names())}")
     for row in rows:
         if _cell(row, "space") != name:
             raise ValueError(f"{_place(row, 'space')}: one file holds one space, here {name!r}")

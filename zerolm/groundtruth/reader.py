@@ -126,6 +126,9 @@ def locate(name: str, data: str | None) -> Path:
     files = benchmark_files(*folders, SHIPPED)
     if name in files:
         return files[name]
+    if path.exists():
+        kind = "a folder" if path.is_dir() else f"a file without the ending {' or '.join(FILE_ENDINGS)}"
+        raise ValueError(f"{name!r} is {kind}; give a file of results, or the name of a benchmark")
     raise ValueError(f"benchmark {name!r} is not in {_quoted(folders)}{nearest(name, sorted(files))}")
 
 
@@ -202,10 +205,8 @@ def views(truth: GroundTruth) -> list[View]:
     What it says that all its networks share counts as settings, too, where the space has them.
     """
     if truth.space not in space_names():
-        known_spaces = ", ".join(space_names())
-        raise ValueError(
-            f"benchmark {truth.name}: space {truth.space!r} is not known; there are {known_spaces}"
-        )
+        near = nearest(truth.space, space_names())
+        raise ValueError(f"benchmark {truth.name}: space {truth.space!r} is not known{near}")
     declared = space_settings(truth.space)
     settings = truth.settings
     if settings is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.evaluation.comparable import check_same_tokens, opened
 from zerolm.networks.opener import differing_tokens, stock_tokenizer
@@ -37,6 +38,11 @@ class Patient:
         The parent of a child with fewer tokens has the same: it reads what the child reads, and predicts none
         but what the child has. Its files are then below the empty ``folder``.
         """
+        if gguf_file(child) is not None:
+            raise ValueError(
+                f"{str(child)!r} is GGUF, which is not trained: carve without --format gguf, and heal that "
+                "child with --format gguf"
+            )
         child_checkpoint, parent_checkpoint = opened(child, parent, same_tokens=False)
         file = child_checkpoint.root / "recipe.json"
         if not file.is_file():

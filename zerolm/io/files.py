@@ -71,12 +71,22 @@ def read_text(path: Path, most: int) -> str:
     if not path.exists():
         raise ValueError("it does not exist")
     if not path.is_file():
-        raise ValueError("it is not a regular file")
+        raise ValueError("it is a folder, not a file" if path.is_dir() else "it is not a regular file")
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"it is larger than {most} bytes")
-    return content.decode("utf-8-sig")  # some editors begin a file with a mark
+    try:
+        return content.decode("utf-8-sig")  # some editors begin a file with a mark
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not text in UTF-8: byte {error.start} is wrong") from None
+
+
+class NotJson(json.JSONDecodeError):
+    """A text that is not JSON, with the line and column where it stops being JSON."""
+
+    def __str__(self) -> str:
+        return f"it is not JSON: {self.msg.lower()}, line {self.lineno}, column {self.colno}"
 
 
 def parse_json(text: str) -> Any:
@@ -89,7 +99,10 @@ def parse_json(text: str) -> Any:
             raise ValueError(f"field {shown(twice)} is given twice")
         return document
 
-    return json.loads(text, object_pairs_hook=fields, parse_int=_integer)
+    try:
+        return json.loads(text, object_pairs_hook=fields, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        raise NotJson(error.msg, error.doc, error.pos) from None
 
 
 def _integer(digits: str) -> int:

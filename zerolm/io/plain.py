@@ -91,6 +91,8 @@ def first_problem(error: ValidationError, whole: str, document: Any = None) -> s
     place = ".".join([*([] if whole in ("it", "the file") and path else [whole]), *map(_step, path)])
     if first["type"] == "missing":
         return f"{place} is required"
+    if first["type"] == "too_short":
+        return f"{place} must have at least {first['ctx']['min_length']} entries, not {len(first['input'])}"
     same = [each for each in errors if _path(each["loc"], document) == path]
     wanted = [DEMANDS.get(each["type"]) or each.get("ctx", {}).get("expected") for each in same]
     if not all(wanted):

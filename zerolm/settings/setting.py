@@ -306,6 +306,9 @@ class CacheBitsKind(NumberKind):
 
     def parse(self, setting: Setting, value: Any) -> Any:
         named = CACHE_TYPES.get(value.lower()) if isinstance(value, str) else None
+        if named is None and isinstance(value, str) and value[:1].isalpha():
+            near = nearest(value, CACHE_TYPES)
+            raise ValueError(f"{setting.called} {shown(value)} is neither bits nor a cache type{near}")
         return self.check(setting, super().parse(setting, value) if named is None else named)
 
     def check(self, setting: Setting, value: Any) -> Any:

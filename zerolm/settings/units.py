@@ -40,7 +40,7 @@ def parse_amount(name: str, value: Any) -> int:
         return value
     sizes = name.endswith(("bytes", "memory"))
     units = BYTES if sizes else COUNTS
-    possible = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, G, T"
+    possible = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, B or G, T"
     match = _NUMBER.fullmatch(str(value)) if isinstance(value, str | float) else None
     if match is None or match[2].lower() not in units:
         hint = _other_unit(match, sizes)

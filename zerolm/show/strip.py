@@ -12,7 +12,7 @@ from zerolm.show.markup import command, data, folded
 from zerolm.show.text import span
 
 ROWS: Final = (("width", "Width"), ("attention", "Attention"), ("ffn", "FFN"))
-NOTE: Final = "Input to the left. A gap is a layer that went."
+NOTE: Final = "Input to the left. A gap is a pruned layer."
 
 
 def strips_html(chart: Strips) -> str:

@@ -116,7 +116,7 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Row]]:
         document = parse_json(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
-            raise ValueError(f"{str(file)!r} is not JSON: {error}") from None
+            raise ValueError(f"the text {str(file)!r} cannot be read: {error}") from None
         yield from _line_rows(file)
         return
     except UnicodeDecodeError as error:

@@ -58,7 +58,7 @@ class BenchReport(Report):
             for section in self.sections
             for name, reason in section.left_out.items()
         ]
-        return [*self.problems, *absent]
+        return [*self.problems, *absent, *filter(None, map(_reversed, self.sections))]
 
     def heading(self) -> Heading:
         counts = {section.truth.name: len(section.result) for section in self.sections}
@@ -101,3 +101,15 @@ def _line(section: Section) -> str:
     best, body = next(iter(label_free(section)), None), row_of(section, "body_params")
     rows = [row for row in (best, body) if row is not None and row.tau is not None]
     return "; ".join([start, *(f"{row.label} tau-b {show_number(row.tau)}" for row in rows)])
+
+
+def _reversed(section: Section) -> str:
+    """Return a warning where larger networks have the worse results: the direction may be wrong."""
+    sizes = [row for name in ("params", "body_params") if (row := row_of(section, name)) is not None]
+    if not sizes or any(row.tau_high is None or row.tau_high >= 0 for row in sizes):
+        return ""
+    metric, other = section.metric, "lower" if section.truth.is_higher_better(section.metric) else "higher"
+    return (
+        f"warning: {section.title}: larger networks have the worse {metric}; if {other} is better, name the "
+        f"column {metric}:{other}, or in JSON give directions"
+    )

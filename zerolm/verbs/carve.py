@@ -107,7 +107,7 @@ class CarveSettings(Request):
         metavar="NAME",
     )
     recipe: str | None = setting(
-        "path", None, "rebuild the child of this recipe.json, instead of giving sizes and methods"
+        "path", None, "rebuild the child of this recipe.json or folder, instead of giving sizes and methods"
     )
     out: str | None = setting(
         "path",
@@ -228,7 +228,7 @@ class CarvingReport(CarvedAndHealed, Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [self.note] if self.note else []
+        return list(filter(None, self.note.split("; ")))
 
     @property
     def written(self) -> list[str]:
@@ -289,8 +289,15 @@ class CarvingReport(CarvedAndHealed, Report):
 
     def heading(self) -> Heading:
         notes = [UNMEASURED] * (not self.losses) + [PLAN] * (not self.verified)
+        costs = [self.costs[name]["params"] for name in ("child", "parent")]
+        is_whole = bool(self.types) and costs[0] == costs[1]
+        size = (
+            f"in {self._share('weight_bytes')} of its bytes"
+            if is_whole
+            else (f"cut to {self._share('params')} of its parameters")
+        )
         return Heading(
-            f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
+            f"{base_name(self.parent)} {size}",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
             " ".join(map(sentence, filter(None, [self.stream_widths.line(), *self._outcome()]))),
             trust=" ".join([*notes, *map(sentence, filter(None, self.note.split("; ")))]),

@@ -14,7 +14,6 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Shee
 from zerolm.show.text import base_name, show_amount
 from zerolm.verbs.report import Report, run_of
 
-EVIDENCE: Final = {"opened": "really opened", "rules": "by rules"}
 RULES: Final = (
     "What was not opened is judged by rules on configuration, names and shapes: nothing was run, no weight "
     "was read."
@@ -41,7 +40,7 @@ class DoctorSettings(Request):
         "version and date; what is not listed is unknown. No pickle is opened and no code of the folder is "
         "run."
     )
-    folder: str = argument("path", REQUIRED, "checkpoint folder, valid or not", metavar="DIR")
+    folder: str = argument("path", REQUIRED, "checkpoint folder or GGUF file, valid or not", metavar="PATH")
 
     def run(self, progress: Progress = silent) -> DoctorReport:
         from zerolm.diagnosis.examine import diagnose
@@ -78,12 +77,12 @@ class DoctorReport(Diagnosis, Report):
             [
                 one.runtime,
                 Cell(one.verdict, one.verdict),
-                EVIDENCE.get(one.known, one.known),
+                one.known,
                 Cell("; ".join(one.reasons), "shape"),
             ]
             for one in self.runtimes
         ]
-        head: Row = ["runtime", "verdict", "known", Cell("why", "shape")]
+        head: Row = ["runtime", "verdict", "evidence", Cell("why", "shape")]
         return [
             Sheet("Runtimes", head, table, kind="words", on=(PAGE, TERMINAL, NOTEBOOK)),
             *([Sheet("Advice", sentences=self.advice)] if self.advice else []),

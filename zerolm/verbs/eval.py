@@ -44,11 +44,15 @@ MEASURES: Final = {
     "cosine": Measure("cosine", "Likeness of embeddings", "cosine to the parent's", True, ",.4f"),
     "distance": Measure("1 - cosine", "Distance of embeddings", "1 - cosine to the parent's", False, ".3g"),
     "order": Measure(
-        "order", "Order of neighbours", "Spearman of similarities with the parent's", True, ",.4f"
+        "order", "Order of neighbours", "Spearman's rho of similarities with the parent's", True, ",.4f"
     ),
-    "nearest": Measure("nearest", "Nearest neighbours", "share with the parent's nearest", True, ",.4f"),
+    "nearest": Measure(
+        "nearest", "Nearest neighbours", "share of sentences with the parent's nearest one", True, ",.4f"
+    ),
     "loops": Measure("loops", "Looping answers", "share of answers that loop", False, ".1%"),
-    "pairs": Measure("pairs", "Pairs with scores", "Spearman of similarities with scores", True, ",.4f"),
+    "pairs": Measure(
+        "pairs", "Pairs with scores", "Spearman's rho of similarities with scores", True, ",.4f"
+    ),
 }
 POSITIONS: Final = {"first": "KL first", "1-15": "KL 1-15", "rest": "KL rest"}
 """Spans of positions in a window, as they head columns."""
@@ -161,7 +165,9 @@ class EvalSettings(Request):
         return EvaluationReport(**vars(judged) | {"tasks": scores}, run=run_of(self))
 
     def _check(self) -> None:
-        """Refuse settings that do not go together."""
+        """Refuse settings that do not go together, and names of no checkpoint."""
+        from zerolm.checkpoints.folder import check_named
+
         if self.text is None and self.data is None and not self.tasks:
             raise ValueError("nothing to evaluate on: give --text FILE, --tasks TASKS, or both")
         if self.beside is not None and not self.beside:
@@ -172,6 +178,7 @@ class EvalSettings(Request):
             raise ValueError("--loops takes its prompts from a text: give --text FILE too")
         if self.limit is not None and not self.tasks:
             raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
+        check_named(self.child, self.parent, *(self.beside or ()))
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -238,7 +245,8 @@ class EvaluationReport(Evaluated, Report):
         return Heading(title, self._size(), self.finding(), trust=" ".join(self._reservations()))
 
     def _size(self) -> str:
-        return f"{self.sequences:,} sequences, {self.tokens:,} tokens" if self.sequences else "Tasks"
+        sequences = "1 sequence" if self.sequences == 1 else f"{self.sequences:,} sequences"
+        return f"{sequences}, {self.tokens:,} tokens" if self.sequences else "Tasks"
 
     def _reservations(self) -> Iterator[str]:
         """Yield how far the numbers can be trusted."""
@@ -286,7 +294,10 @@ class EvaluationReport(Evaluated, Report):
         head: list[Cell | str] = ["network", "parameters", *(MEASURES[name].head for name in self.measures)]
         head += [POSITIONS[span] for span in self.positions]
         head.append(Cell("range over draws" * any(one.spread for one in self.networks), "shape"))
-        units = ", ".join(MEASURES[name].unit for name in self.measures if name != "perplexity")
+        units = "; ".join(
+            measure.unit if measure.unit.startswith(measure.head) else f"{measure.head}: {measure.unit}"
+            for measure in (MEASURES[name] for name in self.measures if name != "perplexity")
+        )
         notes = [units, *([BY_POSITION] if self.positions else []), self.note]
         on = (PAGE, TERMINAL, NOTEBOOK)
         return Sheet("All numbers", head, lines, notes, kind="evaluation", on=on)

@@ -69,6 +69,10 @@ class HealSettings(Request):
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> HealingReport:
+        from zerolm.checkpoints.folder import check_named
+
+        check_named(self.child, self.parent, *filter(None, [self.teacher]))
+        self.request.check()
         texts = self.request.texts
         is_read = field_read(texts.field, ",".join(texts.sources))
         with needing_torch("healing trains networks", "train"), is_read:

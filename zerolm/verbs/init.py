@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zerolm.families.config import ModelSizes
 
 FORMAT: Final = "zerolm-training"
-PICK: Final = "pick"
 SCRIPT: Final = "train.py"
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 TOKENIZER_BYTES: Final = 256 << 20
@@ -33,11 +32,11 @@ DECAY: Final = 0.1
 """Steps of warming up, rate at the end, and weight decay of Step Law's runs."""
 SOURCES: Final = (
     "batch 0.58 D^0.571, rate 1.79 N^-0.713 D^0.307 falling to 1e-5: Step Law, arXiv 2503.04715",
-    "tokens, where none were named: the best for the size by Chinchilla's law, arXiv 2404.10102",
-    "AdamW with betas .9 and .95, decay .1 of matrices, gradients clipped at 1, at most 2,000 steps of\n"
-    "  warming up: as Step Law's runs",
-    "last matrices of residual branches drawn smaller by the root of twice the depth (GPT-2); with a rule\n"
-    "  of depth by that: Depth-muP (arXiv 2310.02244) for sqrt, CompleteP (arXiv 2505.01618) for linear",
+    "tokens, unless --train-tokens set them: compute-optimal by Chinchilla's law, arXiv 2404.10102",
+    "AdamW with betas .9 and .95, weight decay .1 on matrices, gradients clipped at 1, at most 2,000 steps\n"
+    "  of warm-up: as in Step Law's runs",
+    "last matrices of residual branches initialised smaller by the root of twice the depth (GPT-2). A depth\n"
+    "  rule scales them too: Depth-muP (arXiv 2310.02244) for sqrt, CompleteP (arXiv 2505.01618) for linear",
 )
 README: Final = """# {name}, from scratch
 
@@ -45,10 +44,10 @@ README: Final = """# {name}, from scratch
 {commands}
 ```
 
-TEXT is a file, a folder (texts, or .jsonl with a field "text") or a data set of the hub. `--per-device` says
-how many sequences a device computes at once; the batch is put together from as many as it takes. `--resume`
-goes on from the last checkpoint. `training.json` holds what the script goes by, to be changed there: {tokens}
-tokens, rule of depth {rule}.
+TEXT is a file, a folder (texts, or .jsonl with a field "text") or a data set of the hub. `--per-device` is
+the number of sequences that a device computes at once; gradients are accumulated to the full batch.
+`--resume` continues from the last checkpoint. Change the settings in `training.json`: {tokens} tokens, depth
+rule {rule}.
 
 {sources}
 """
@@ -159,21 +158,20 @@ Reading = tuple[str, dict[str, Any], "Architecture", int | None]
 
 def _architecture_of(name: str) -> Reading:
     """Return the name of an architecture, its stock configuration, and the tokens of its search."""
-    from zerolm.checkpoints.named_model import named_model
+    from zerolm.checkpoints.named_model import PICK, named_model
     from zerolm.spaces.decoders import Decoder
     from zerolm.spaces.document import from_document
     from zerolm.verbs.search_report import searched
 
     folder, tokens = Path(name), None
-    is_searched = (folder / PICK).is_dir() and (folder / "result.json").is_file()
-    if is_searched:
+    if (folder / PICK).is_dir() and (folder / "result.json").is_file():
         plan = searched(folder).question.training
         tokens = plan.tokens if plan else None
-    called, document = named_model(str(folder / PICK) if is_searched else name)
+    called, document = named_model(name)
     document = document.document if isinstance(document, Decoder) else document
     architecture = from_document(document)
     config = document if "model_type" in document else _stock_config(document, architecture)
-    return folder.absolute().name if is_searched else called, dict(config), architecture, tokens
+    return called, dict(config), architecture, tokens
 
 
 def _stock_config(document: Mapping[str, Any], architecture: Architecture) -> Mapping[str, Any]:

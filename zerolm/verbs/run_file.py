@@ -16,6 +16,8 @@ from zerolm.io.files import read_text, write_json
 from zerolm.settings import shown
 
 MAX_CONFIG_BYTES: Final = 1 << 20
+LONGEST: Final = MAX_CONFIG_BYTES
+"""Characters of a line, at most."""
 HERE: Final = "{here}/"
 """In the place of the folder that a configuration lies in."""
 ORIGIN: Final = ("zerolm", "machine", "date")
@@ -71,7 +73,11 @@ PlainLoader.add_implicit_resolver(
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return a YAML mapping, the dashes in its names as underscores; ``ValueError`` where it is none."""
+    """Return a YAML mapping, the dashes in its names as underscores; ``ValueError`` where it is none.
+
+    Of a folder it is that of its ``run.yaml``.
+    """
+    path = path / "run.yaml" if path.is_dir() else path
     try:
         document = yaml.load(read_text(path, MAX_CONFIG_BYTES), PlainLoader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -108,11 +114,17 @@ def plain(command: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_run(file: Path, document: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
     """Write the ``document`` of a run, from which it can be repeated, and the attached files next to it."""
-    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
-    file.write_text(text, encoding="utf-8")
+    lines = (_line(name, value) for name, value in document.items())
+    file.write_text("".join(lines), encoding="utf-8")
     for value in configuration.values():
         if isinstance(value, Attached):
             write_json(file.parent / value.name, value.document)
+
+
+def _line(name: str, value: Any) -> str:
+    """Return a setting in one line: its lists in brackets, long texts not folded."""
+    flow = None if isinstance(value, list) else False
+    return yaml.safe_dump({name: value}, allow_unicode=True, default_flow_style=flow, width=LONGEST)
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 from zerolm.cost_columns import column_of, cost_label, shown_costs
 from zerolm.groundtruth.truth import Line
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet
-from zerolm.show.text import show_cost, show_score
+from zerolm.show.text import clipped, show_cost, show_score
 from zerolm.solvers.result import Expected
 from zerolm.verbs.report import Report
 
@@ -99,13 +99,17 @@ class ScoreReport(Report):
         return [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
 
     def lines(self) -> list[str]:
-        scores = [f"{score.label} {show_score(score.value)}" for score in self.scores]
         return [
             f"{self.space}: {self.shape}",
             f"{', '.join(self._costs())}",
             *([f"expected {self.metric}: {self.expected}"] if self.expected else []),
-            *(", ".join(scores[place : place + IN_A_LINE]) for place in range(0, len(scores), IN_A_LINE)),
         ]
+
+    def __repr__(self) -> str:
+        """Return the lines and the scores, which the terminal shows as a table."""
+        scores = [f"{score.label} {show_score(score.value)}" for score in self.scores]
+        places = range(0, len(scores), IN_A_LINE)
+        return clipped([*self.lines(), *(", ".join(scores[i : i + IN_A_LINE]) for i in places)])
 
     def _costs(self) -> list[str]:
         return [f"{cost_label(cost)} {show_cost(cost, self.costs[cost])}" for cost in self._shown()]

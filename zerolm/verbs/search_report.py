@@ -287,7 +287,7 @@ def beside(result: SearchResult, reference: Reference, places: Places) -> Sheet:
     """Return the pick and the model that it was to better, and what the pick has of it."""
     pick, model = result.pick, reference.choice
     networks = {"pick": pick, reference.name: model}
-    sheet = _choices(result, places, f"Beside {reference.name}", "network", networks)
+    sheet = _choices(result, places, f"Compared with {reference.name}", "network", networks)
     shares = [f"{100 * pick.costs[cost] / (model.costs[cost] or 1):.4g} %" for cost in result.cost_names]
     change = f"{difference(result, pick, model):+.2f} %"
     expected = [""] * bool(pick.expected)
@@ -413,5 +413,5 @@ def training(result: SearchResult, plan: TrainingPlan) -> Sheet:
         for one in (here, chinchilla(flops), deepseek(flops))
     ]
     head: Row = ["operations divided by", "MACs a token", "tokens", Cell("source", "shape")]
-    note = "What is served often is trained for longer: its operations of use are not counted here."
+    note = "Operations of serving are not counted: train longer if the model will be served a lot."
     return Sheet("How long to train", head, rows, notes=[note])

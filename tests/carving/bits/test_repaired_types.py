@@ -1,7 +1,5 @@
 """Repair that knows types: with full width it is plain repair; else what rounding loses is paid back."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -71,8 +69,7 @@ def test_with_full_width_it_is_plain_repair(either: Session) -> None:
     whole, cut = cuts(either)
     assert not either.repaired(whole).arrays
     plain = either.repaired(cut)
-    types = typed(either, cut, plain, "F32").types
-    knowing = either.repaired(cut, None, types)
+    knowing = either.repaired(cut, None, typed(either, cut, plain, "F32").types)
     assert plain.arrays.keys() == knowing.arrays.keys()
     for place, values in plain.arrays.items():
         np.testing.assert_allclose(knowing.arrays[place], values, atol=1e-5)
@@ -82,11 +79,8 @@ def test_with_full_width_it_is_plain_repair(either: Session) -> None:
 def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, either: Session) -> None:
     cut = cuts(either)[number]
     plain = either.repaired(cut)
-    types = typed(either, cut, plain, "Q4_0").types
-    knowing = either.repaired(cut, None, types)
-    losses = [
-        either.typed_loss(typed(either, cut, repaired, "Q4_0"), repaired) for repaired in (plain, knowing)
-    ]
+    knowing = either.repaired(cut, None, typed(either, cut, plain, "Q4_0").types)
+    losses = [either.typed_loss(typed(either, cut, r, "Q4_0"), r) for r in (plain, knowing)]
     # random weights and tokens: what is refitted beside rounding hardly carries over to others
     assert losses[1] < (0.98 if number == 0 else 1.02) * losses[0]
 

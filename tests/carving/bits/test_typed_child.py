@@ -1,7 +1,5 @@
 """Children with types: written, read back by llama.cpp, built again, and judged at equal bytes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -58,7 +56,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def stored(folder: Path) -> dict[str, tuple[str, int]]:
-    """Return the type and the bytes of each tensor of the file in a folder."""
     reader = gguf.GGUFReader(next(folder.glob("*.gguf")))
     return {str(one.name): (BY_NUMBER[int(one.tensor_type)].name, int(one.n_bytes)) for one in reader.tensors}
 
@@ -79,8 +76,7 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     out, again = tmp_path / "child", tmp_path / "again"
     carved = carve(parent, out, max_weight_bytes="0.12x", shape=shape, text=text, **QUICK)
     check_written(carved, out, int(0.12 * carved.costs["parent"]["weight_bytes"]))
-    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
-    assert rebuilt.types == carved.types
+    assert rebuild(out / "recipe.json", parent, again, form="gguf", text=text).types == carved.types
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     report = CarvingReport(**vars(carved.child))
     assert CarvingReport.from_json(json.loads(json.dumps(report.to_json()))) == report
@@ -106,8 +102,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
     other = Checkpoint.open(typed_parent(tmp_path / "other", seed=1))
     with pytest.raises(ValueError, match="has other numbers than the child"):
         WrittenChild(WeighedChild(Child(other, weighed.cut)), types, file).check()
-    header = read_gguf_header(file)
-    assert {BY_NUMBER[kind].name for kind in header.types.values()} == {"Q8_0", "F32"}
+    assert {BY_NUMBER[kind].name for kind in read_gguf_header(file).types.values()} == {"Q8_0", "F32"}
 
 
 @pytest.mark.parametrize(
@@ -121,9 +116,7 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
         ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "--max-weight-bytes .* would have to be at least"),
     ],
 )
-def test_what_cannot_be_is_told_before_any_work(
-    parent: Path, tmp_path: Path, flags: dict[str, object], words: str
-) -> None:
+def test_what_cannot_be_is_told(parent: Path, tmp_path: Path, flags: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         carve(parent, tmp_path / "child", **flags)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
@@ -202,8 +195,7 @@ def scaled_parent(folder: Path, kind: str) -> Path:
     """A decoder with factors on its stream in the folder, whose norms are not all alike."""
     torch.manual_seed(0)
     sizes = SIZES | {"head_dim": 16, "tie_word_embeddings": True} | SCALED[kind]
-    config = AutoConfig.for_model(kind, **sizes)
-    model = AutoModelForCausalLM.from_config(config)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
     for parameter in model.parameters():
         parameter.data.add_(0.2 * torch.randn_like(parameter) * (parameter.dim() == 1))
     model.save_pretrained(folder)
@@ -213,9 +205,7 @@ def scaled_parent(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("flags", [{"keep": 1}, {"keep_hidden": 0.5}], ids=["all units", "half a stream"])
 @pytest.mark.parametrize("kind", SCALED)
-def test_factors_of_the_stream_go_with_types(
-    kind: str, flags: dict[str, Any], text: str, tmp_path: Path
-) -> None:
+def test_stream_factors_go_with_types(kind: str, flags: dict[str, Any], text: str, tmp_path: Path) -> None:
     """The written child is the network that was measured, as llama.cpp opens it."""
     if "keep_hidden" in flags and not families()[kind].cut.hidden:
         pytest.skip("its stream cannot be narrowed")

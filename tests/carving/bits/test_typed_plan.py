@@ -1,7 +1,5 @@
 """Plans of types and cuts: as good as the best of all that there are, and priced as rounding them tells."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +53,6 @@ def estimates(tmp_path_factory: pytest.TempPathFactory) -> TypeEstimates:
 
 
 def estimates_of(parent: Path, text: Path) -> TypeEstimates:
-    """Return the estimates of types of a parent, with moments on a text."""
     checkpoint = Checkpoint.open(parent)
     tokens = tokens_of(checkpoint, str(text), sequences=8, length=16)
     moments = loss_moments(open_model(checkpoint), tokens, with_matrices=True).matrices
@@ -71,7 +68,6 @@ def in_layers(
 
 
 def table(seed: int) -> LossTable:
-    """Losses of cuts that are drawn."""
     rng = np.random.default_rng(seed)
     sizes = {"groups": np.array([1, 2]), "ffn": np.array([32, 64, 96])}
     losses = {kind: [np.append(np.sort(rng.random(len(each) - 1))[::-1], 0.0) * 1e-2 for _ in range(2)]
@@ -142,8 +138,7 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
             None: [(0, float(by.without_layer[layer]))]
         }
         for g, f in itertools.product(range(2), range(3)):
-            cut = float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f])
-            rows = [(2 * 4 * 64, cut)]
+            rows = [(2 * 4 * 64, float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f]))]
             for role, one in roles.items():
                 size = g if unit_of_role(role) is UNITS[0] else f
                 rows = [
@@ -177,12 +172,9 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
 
 
 @given(st.integers(0, 50), st.floats(0.2, 1.0), st.booleans())
-def test_the_plan_is_the_best_of_all(
-    estimates: TypeEstimates, seed: int, share: float, uniform: bool
-) -> None:
+def test_the_plan_is_the_best(estimates: TypeEstimates, seed: int, share: float, uniform: bool) -> None:
     checkpoint, by = estimates.checkpoint, table(seed)
-    whole = sum(2 * one.count for one in checkpoint.tensors.values())
-    budget = int(share * whole / 2)
+    budget = int(share * sum(2 * one.count for one in checkpoint.tensors.values()) / 2)
     request = SizeRequest.of(
         budgets={"max_weight_bytes": budget}, shape="uniform" if uniform else "per-layer", multiple_of=32
     )
@@ -205,8 +197,7 @@ def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:
     within = Within(60_000, Budgets.of({"max_kv_bytes": budgets["max_kv_bytes"]}), StoredCosts())
     plan = typed_plans(estimates, by, request, within)[0]
     assert len(plan.cut.layers) * len(plan.cut.layers[0]["groups"]) <= 2
-    loose = typed_plans(estimates, by, request, of(60_000))[0]
-    assert loose.loss <= plan.loss
+    assert typed_plans(estimates, by, request, of(60_000))[0].loss <= plan.loss
     with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):
         typed_plans(estimates, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)
 
@@ -216,13 +207,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("planned")
     parent = typed_parent(folder / "parent", torch.float32, tie_word_embeddings=False)
     methods = Methods(
-        "surgeon",
-        "prices",
-        str(some_words(folder / "text.txt")),
-        sequences=8,
-        length=16,
+        "surgeon", "prices", str(some_words(folder / "text.txt")), sequences=8, length=16,
         repair="least-squares",
-    )
+    )  # fmt: skip
     return Session(Checkpoint.open(parent), methods, silent, types=True)
 
 
@@ -288,7 +275,6 @@ TREES = st.recursive(
 
 
 def every(tree: Tree) -> Iterator[tuple[Picks, int, float]]:
-    """Yield all choices with their bytes and losses."""
     if isinstance(tree, Options):
         for row, (size, loss) in enumerate(zip(tree.bytes.tolist(), tree.loss.tolist(), strict=True)):
             yield {tree.name: row}, size, loss
@@ -349,6 +335,5 @@ def test_a_budget_of_the_fewest_bytes_is_kept(seed: int) -> None:
     layers = (Either(next(names), (All(tuple(map(table, range(7)))),)) for _ in range(4))
     tree = All((*layers, table(0)))
     least = least_bytes(tree)
-    best = least_loss(tree, least)
-    assert best.bytes == least
+    assert least_loss(tree, least).bytes == least
     assert least_loss(tree, least - 1) is None

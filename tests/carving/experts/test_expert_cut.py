@@ -1,7 +1,5 @@
 """Experts are taken out byte for byte, and the child is the parent that cannot choose them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import partial
@@ -14,7 +12,9 @@ import pytest
 import torch
 from carvings import carve, rebuild
 from covering import chosen
+from refusals import Zerolm, refused
 from saved_mixtures import kept_in, logits_of_stock, mixture
+from tiny_families import saved
 from tiny_mixtures import MIXTURES
 
 from zerolm.carving.experts.expert_selection import ExpertSelection
@@ -39,8 +39,7 @@ GROUPED = ("deepseek_v2", "glm4_moe", "nemotron_h")
 def test_a_child_sends_what_the_masked_parent_sends(kind: str, tmp_path: Path) -> None:
     """In the stock class: logits of the experts that have gone are minus infinity in the parent."""
     folder = mixture(tmp_path / "parent", kind)
-    carved = carve(folder, tmp_path / "child", **BY_CHANCE)
-    assert carved.verified.by == "outputs"
+    assert carve(folder, tmp_path / "child", **BY_CHANCE).verified.by == "outputs"
     kept, ids = kept_in(tmp_path / "child"), torch.arange(1, 25)[None]
     assert set(map(len, kept.values())) == {4}
     sent, wanted, whole = (
@@ -93,9 +92,7 @@ def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
         compare(file, written(fewer))
 
 
-def test_a_child_of_several_files_is_compared_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_files_are_compared_while_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tensor as soon as it is there; what a disk gives back otherwise leaves no child."""
     folder = mixture(tmp_path / "parent", "deepseek_v3")
     sizes = partial(write_shards, max_bytes=20_000)
@@ -137,9 +134,7 @@ def test_each_group_keeps_as_many(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen3_moe", "deepseek_v3"])
-def test_by_pairs_no_other_experts_lose_less(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_by_pairs_no_others_lose_less(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All choices of each layer are tried, on the sums that the pass leaves."""
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     folder = mixture(tmp_path / "parent", kind)
@@ -153,14 +148,80 @@ def test_by_pairs_no_other_experts_lose_less(
     assert carved.optimal is False, "it is the best, which is not proven"
     for row in carved.experts.layers:
         lost = use[row.layer]["product"]
-        sets = [
-            list(gone)
-            for gone in combinations(range(8), 4)
-            if groups == 1 or sum(expert < 4 for expert in gone) == 2
-        ]
+        sets = [list(g) for g in combinations(range(8), 4) if groups == 1 or sum(e < 4 for e in g) == 2]
         least = min(lost[np.ix_(gone, gone)].sum() for gone in sets)
         gone = np.setdiff1d(np.arange(8), kept[row.layer])
         assert lost[np.ix_(gone, gone)].sum() == pytest.approx(least, rel=1e-7)
         assert (row.loss, row.gap) == (pytest.approx(least, rel=1e-7), None)
     rebuild(tmp_path / "child" / "recipe.json", folder, tmp_path / "again")
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
+
+
+BY_PAIRS = "--criterion hope_moments"
+ON_TOKENS = f"--text random {BY_PAIRS} --sequences 4 --length 12"
+TO_HALF = "--max-params .5x --text a.txt"
+WRONG: dict[str, tuple[str, str]] = {
+    "fewer than a token meets": ("--keep-experts 1", "the nearest that can be is 2"),
+    "more than there are": ("--keep-experts 9", "a layer has 8 experts; the nearest that can be is 8"),
+    "a share that is no number": ("--keep-experts 0.3", "is no whole number; the nearest that can be is 2"),
+    "not divisible": ("--keep-experts 6 --expert-parallel 4", "no multiple of 4"),
+    "devices that do not divide": ("--keep-experts 6 --expert-parallel 3", "does not divide the 8"),
+    "tokens without a text": ("--keep-experts 4 --keep-vocab .5", "--keep-vocab needs --text FILE"),
+    "a budget that is too small beside a number": (
+        f"--keep-experts 4 --max-params .02x --keep-vocab all {ON_TOKENS}",
+        "--max-params 2930 would have to be at least",
+    ),
+    "a plan by weights of experts and tokens": (
+        f"--keep-experts auto --keep-vocab auto --plan weights {TO_HALF}",
+        "share budgets with tokens or types by losses on one --text FILE (--plan weights): give numbers",
+    ),
+    "types for the same bytes": (
+        "--keep-experts auto --max-weight-bytes .5x --format gguf --types Q4_K",
+        "by losses on one --text FILE (no text is given): give numbers instead of auto",
+    ),
+    "auto without budgets": ("--keep-experts auto", "give one such as --max-params 0.7x"),
+    "no tokens": ("--keep-experts 4 --criterion reap", "criterion reap needs tokens"),
+    "another criterion": ("--keep-experts 4 --criterion surgeon", "'surgeon' is not known"),
+    "another repair": ("--keep-experts 4 --text random --repair bias", "repair 'bias' is not known"),
+    "a repair without tokens": ("--keep-experts 4 --repair least-squares", "needs tokens"),
+    "the worst of one text": ("--keep-experts 4 --text random --domains worst", "needs texts of several"),
+    "the worst by pairs": (
+        f"--keep-experts 4 --text a=random,b=random --domains worst {BY_PAIRS}",
+        "not of pairs as hope_moments",
+    ),
+    "domains alone": ("--domains worst", "--domains is of experts"),
+    "domains of other cuts": ("--keep-ffn .5 --text a=random,b=random", "give --keep-experts N"),
+    "two texts of a name": ("--keep-experts 4 --text a=random --text a=random", "'a' has two texts"),
+    "neurons that are no multiple": ("--keep-expert-ffn 12", "keeps a multiple of 8 that leaves shared"),
+    "a share of neurons above one": ("--keep-expert-ffn 1.5", "must lie in 0 to 1"),
+    "no number of neurons": ("--keep-expert-ffn half", "a number of neurons, a share such as 0.75, or auto"),
+    "neurons that no steps leave": ("--keep-expert-ffn 16 --multiple-of 5", "keeps a multiple of 40"),
+    "neurons without budgets": ("--keep-expert-ffn auto", "--keep-expert-ffn auto chooses within budgets"),
+    "both planned without a text": (
+        "--keep-experts auto --keep-expert-ffn auto --max-params .8x",
+        "which aimer does not give: use --criterion hope_moments",
+    ),
+    "both planned by means": (
+        "--keep-experts auto --keep-expert-ffn auto --max-params .8x --text random",
+        "which reap does not give",
+    ),
+    "both within too little": (
+        f"--keep-experts auto --keep-expert-ffn auto --max-params .1x {ON_TOKENS}",
+        "--max-params 14654 would have to be at least 69648, with 2 experts a layer",
+    ),
+    "neurons within too little": ("--keep-expert-ffn auto --max-params .1x", "would have to be at least"),
+    "one token": ("--keep-experts 4 --text random --sequences 3 --length 1", "length"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_it_is_refused(fault: str, zerolm: Zerolm, here: Path) -> None:
+    flags, words = WRONG[fault]
+    mixture(here / "parent", "qwen3_moe")
+    refused(zerolm, "carve", "parent", *flags.split(), "--out", "child", words=words)
+
+
+def test_networks_without_experts(zerolm: Zerolm, here: Path) -> None:
+    saved(here / "parent", "llama")
+    words = "has no experts to take out"
+    refused(zerolm, "carve", "parent", "--keep-experts", "4", "--out", "child", words=words)

@@ -1,7 +1,5 @@
 """Neurons leave experts byte for byte, and the child is the parent in which they are silent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -58,9 +56,7 @@ def test_a_child_sends_what_the_silenced_parent_sends(kind: str, tmp_path: Path)
     kept = kept_in(tmp_path / "child", whole_of(folder))
     assert {len(neurons) for experts in kept.values() for neurons in experts.values()} == {8}
     assert len({tuple(neurons) for experts in kept.values() for neurons in experts.values()}) > 1
-    fewer = FewerExperts(
-        Checkpoint.open(folder), {layer: np.array([*experts]) for layer, experts in kept.items()}
-    )
+    fewer = FewerExperts(Checkpoint.open(folder), {layer: np.array([*e]) for layer, e in kept.items()})
     child, parent = (
         AutoModelForCausalLM.from_pretrained(tmp_path / name).eval() for name in ("child", "parent")
     )
@@ -141,9 +137,8 @@ def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:
     first = carve(folder, tmp_path / "first", keep_experts="4", keep_expert_ffn="16", **BY_CHANCE)
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     assert [row.neurons.kept for row in first.experts.layers] == [row["neurons"] for row in recipe["experts"]]
-    assert "neurons: 16 of each expert stay" in (tmp_path / "first" / "README.md").read_text()
-    again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
-    assert again.costs == first.costs
+    assert "neurons: 16 of each expert are kept" in (tmp_path / "first" / "README.md").read_text()
+    assert rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again").costs == first.costs
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
     sound = recipe["experts"][0]["neurons"]
     faults: list[tuple[Any, str]] = [

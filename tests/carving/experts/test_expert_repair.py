@@ -1,7 +1,5 @@
 """Down projections of the experts that stay, solved again: what changes, and what is gained."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -34,13 +32,10 @@ FILE = "model.safetensors"
 NARROW: dict[str, Any] = {"keep_experts": "6", "keep_expert_ffn": "8"}
 FLAGS: dict[str, Any] = {"keep_experts": "0.5", "text": "random", "sequences": 60, "length": 24}
 KINDS = {
-    "gpt_oss": (("gpt_oss", {}), 0.9),
-    "deepseek_v3": (("deepseek_v3", {}), 0.9),
-    "gemma4": (("gemma4_text", {}), 0.9),
-    "granitemoe": (("granitemoe", {}), 0.9),
-    "narrower gpt_oss": (("gpt_oss", NARROW), 0.95),
-    "narrower qwen3_moe": (("qwen3_moe", NARROW), 0.95),
-}
+    "gpt_oss": (("gpt_oss", {}), 0.9), "deepseek_v3": (("deepseek_v3", {}), 0.9),
+    "gemma4": (("gemma4_text", {}), 0.9), "granitemoe": (("granitemoe", {}), 0.9),
+    "narrower gpt_oss": (("gpt_oss", NARROW), 0.95), "narrower qwen3_moe": (("qwen3_moe", NARROW), 0.95),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("wish", "share"), KINDS.values(), ids=KINDS)
@@ -135,9 +130,7 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
         repaired_experts(fewer, model, tokens, cache=cache, progress=stopping_at(2))
     again, left = repaired_experts(fewer, model, tokens, cache=cache)
     assert left == pytest.approx(shares)
-    assert {layer: sorted(each) for layer, each in again.items()} == {
-        layer: sorted(each) for layer, each in whole.items()
-    }
+    assert {one: sorted(e) for one, e in again.items()} == {one: sorted(e) for one, e in whole.items()}
     for layer, matrices in whole.items():
         for expert, matrix in matrices.items():
             np.testing.assert_allclose(again[layer][expert], matrix, rtol=1e-4, atol=1e-6)

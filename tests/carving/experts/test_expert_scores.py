@@ -1,12 +1,9 @@
 """The worth of experts and of their neurons, the choice of both, and how many stay, by plain twins."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,18 +16,15 @@ from safetensors.torch import load_file
 from saved_mixtures import mixture, sums_by_hooks
 
 from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
-from zerolm.carving.experts.expert_count import TRIED, between_corners, least_lost, tried_of
+from zerolm.carving.experts.expert_count import TRIED, least_lost, tried_of
 from zerolm.carving.experts.expert_scores import losses_of_neurons, neurons_by_weights
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
-from zerolm.carving.experts.stock_mixture import StockMixture
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
 from zerolm.planning.part_costs import StoredCosts
-from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of
-from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -84,9 +78,7 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
     worth = neurons_by_weights(checkpoint, layer, ledger)
     for expert in range(8):
         if kind in ("gpt_oss", "granitemoe"):
-            inside = [
-                value for name, value in stored.items() if f"layers.{layer}." in name and value.ndim == 3
-            ]
+            inside = [v for name, v in stored.items() if f"layers.{layer}." in name and v.ndim == 3]
             up, down = sorted((value[expert].double() for value in inside), key=lambda x: -x.numel())
             rows, columns = (up.T, down) if kind == "gpt_oss" else (up, down.T)
             both = (rows[::2], rows[1::2]) if kind == "gpt_oss" else rows.chunk(2)
@@ -105,9 +97,7 @@ def test_by_weights_a_neuron_is_worth_the_product_of_its_lengths(kind: str, tmp_
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.data())
-def test_what_stays_and_what_is_lost_are_all_that_there_is(
-    experts: int, size: int, data: st.DataObject
-) -> None:
+def test_what_stays_and_what_is_lost_are_everything(experts: int, size: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, size))
     values = st.lists(st.integers(0, 9), min_size=experts * size, max_size=experts * size)
     worth = np.array(data.draw(values), float).reshape(experts, size)
@@ -146,20 +136,6 @@ def test_the_joint_plan_loses_least_of_all_pairs(data: st.DataObject) -> None:
     assert fits(plan.experts, plan.neurons)
     assert plan.loss == alone[plan.experts] + rows[plan.experts][plan.neurons]
     assert plan.loss == min(alone[count] + rows[count][width] for count, width in pairs)
-
-
-@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron_h", "gemma4_text"])
-def test_costs_between_corners_are_those_of_the_child(kind: str, tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(mixture(tmp_path / "parent", kind))
-    costs = StockMixture(checkpoint, SizeRequest(), StoredCosts(), silent).costs
-    counts, widths = range(2, 9, 2), range(8, checkpoint.layout.sizes["expert_ffn"] + 1, 8)
-    counted = Mock(wraps=costs)
-    between = between_corners(counts, widths, counted)
-    assert counted.call_count == 4
-    for count, width in product(counts, widths):
-        assert between(count, width) == costs(count, width)
-    assert counted.call_count == 4
-    assert between_corners([4], [16], costs)(4, 16) == costs(4, 16)
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "deepseek_v3"])
@@ -218,9 +194,7 @@ def test_both_are_planned_as_by_trying_all(
         {"keep_experts": "auto"},
     ],
 )
-def test_with_one_number_the_other_is_the_most_within_the_budget(
-    sizes: dict[str, str], tmp_path: Path
-) -> None:
+def test_with_one_number_the_other_is_the_most_that_fits(sizes: dict[str, str], tmp_path: Path) -> None:
     folder = mixture(tmp_path / "parent", "mixtral")
     checkpoint = Checkpoint.open(folder)
     carved = carve(folder, **sizes, criterion="aimer", budgets={"max_params": "0.6x"})

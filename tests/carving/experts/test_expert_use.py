@@ -1,7 +1,5 @@
 """The sums of one pass, whole and by domain, and criteria: against the stock model with hooks."""
 
-from __future__ import annotations
-
 import json
 import weakref
 from collections.abc import Callable
@@ -49,9 +47,7 @@ def tokens() -> Tokens:
 
 
 @pytest.mark.parametrize("kind", ROUTERS)
-def test_sums_are_those_of_hooks_on_the_stock_model(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_are_those_of_stock_hooks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of neurons a few tokens at a time."""
     monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
     folder, text = mixture(tmp_path / "parent", kind), tokens()
@@ -171,8 +167,7 @@ def test_sums_of_domains_are_kept_apart_and_add_up(parent: Path, tmp_path: Path)
 
 
 def test_the_worst_domain_keeps_the_most_that_it_can(parent: Path, tmp_path: Path) -> None:
-    text = f"a={tmp_path}/a.txt,b={tmp_path}/b"
-    carved = carving(parent, text, "worst")
+    carved = carving(parent, f"a={tmp_path}/a.txt,b={tmp_path}/b", "worst")
     sets = [list(kept) for kept in combinations(range(8), 4) if sum(expert < 4 for expert in kept) == 2]
     for layer, chosen in carved.chosen.items():
         shares = []
@@ -192,8 +187,7 @@ def test_a_child_tells_what_stays_by_domain_and_is_built_again(parent: Path, tmp
         assert all(0 < share <= 1 for share in row.domains.values())
     recipe = tmp_path / "child" / "recipe.json"
     assert json.loads(recipe.read_text())["calibration"]["sequences"] == 10
-    again = rebuild(recipe, parent, tmp_path / "again", text=text)
-    assert again.note == ""
+    assert rebuild(recipe, parent, tmp_path / "again", text=text).note == ""
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
     with pytest.raises(ValueError, match="the recipe was made with"):
         rebuild(recipe, parent, tmp_path / "other", text=f"{tmp_path}/a.txt")

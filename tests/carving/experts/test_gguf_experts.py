@@ -1,7 +1,5 @@
 """Experts of GGUF files by weights and by a text: bytes that stay, llama.cpp beside it, refusals."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct
@@ -60,8 +58,7 @@ def test_a_child_is_the_same_file_by_every_way(kind: str, tmp_path: Path) -> Non
     child, kept = fewer_of(file, tmp_path / "child")
     carve(parent, tmp_path / "folder", **flags)
     assert kept == {layer: row.tolist() for layer, row in kept_in(tmp_path / "folder").items()}
-    carved = carve(parent, tmp_path / "as file", form="gguf", **flags)
-    assert carved.verified.difference <= 5e-3
+    assert carve(parent, tmp_path / "as file", form="gguf", **flags).verified.difference <= 5e-3
     theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
     for ours in (read(child), read(tmp_path / "as file" / child.name)):
         assert ours.keys() == theirs.keys()
@@ -79,8 +76,7 @@ def test_taken_out_and_quantised_in_either_order(kind: str, name: str, tmp_path:
     """Blocks lie within rows, so that the child of the quantised file is the quantised child."""
     file = gguf_parent(tmp_path, kind)
     typed = quantised(file, name, tmp_path / "typed.gguf")
-    kinds = {tensor[0].name for key, tensor in read(typed).items() if "_exps.weight" in key}
-    assert name in kinds
+    assert name in {tensor[0].name for key, tensor in read(typed).items() if "_exps.weight" in key}
     child, _ = fewer_of(typed, tmp_path / "child")
     plain, _ = fewer_of(file, tmp_path / "plain")
     wanted, ours = read(quantised(plain, name, tmp_path / "other.gguf")), read(child)
@@ -161,8 +157,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     file = gguf_parent(tmp_path, "qwen3_moe")
     child, _ = fewer_of(file, tmp_path / "child")
     recipe = tmp_path / "child" / "recipe.json"
-    again = rebuild(recipe, file, tmp_path / "again")
-    assert again.note == ""
+    assert rebuild(recipe, file, tmp_path / "again").note == ""
     assert (tmp_path / "again" / child.name).read_bytes() == child.read_bytes()
     document = json.loads(recipe.read_text())
     for change, message in (
@@ -237,12 +232,9 @@ TORN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", TORN)
-def test_files_that_do_not_fit_are_refused(
-    fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_do_not_fit_are_refused(fault: str, zerolm: Zerolm, here: Path) -> None:
     changes, words = TORN[fault]
-    torn(tmp_path / "x.gguf", **changes)
-    monkeypatch.chdir(tmp_path)
+    torn(here / "x.gguf", **changes)
     flags = ("--keep-experts", "2", "--format", "gguf", "--out", "child")
     refused(zerolm, "carve", "x.gguf", *flags, words=words)
 
@@ -260,12 +252,9 @@ OUT = ("--out", "child")
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_what_is_not_done_is_refused(
-    fault: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_done_is_refused(fault: str, zerolm: Zerolm, here: Path) -> None:
     flags, words = WRONG[fault]
-    torn(tmp_path / "x.gguf")
-    monkeypatch.chdir(tmp_path)
+    torn(here / "x.gguf")
     count = () if "--keep-experts" in flags else ("--keep-experts", "2")
     refused(zerolm, "carve", "x.gguf", *count, *flags, *(() if "--out" in flags else OUT), words=words)
 
@@ -313,7 +302,6 @@ TEXT: dict[str, Any] = {"text": "random", "sequences": 6, "length": 16}
 
 
 def readable_parent(folder: Path, kind: str, **changes: Any) -> Path:
-    """Return the file of a tiny mixture, whose folder is beside it."""
     place = mixture(folder / "parent", kind, **SIZES | BY_TEXT[kind] | changes)
     return written(place, folder / "parent.gguf")
 
@@ -326,9 +314,7 @@ def test_a_file_is_read_as_the_mixture_that_it_was_written_of(kind: str, tmp_pat
     assert fingerprint(ours) == fingerprint(theirs)
     ids = torch.tensor([IDS])
     with torch.no_grad():
-        assert torch.equal(
-            *(open_model(each)(input_ids=ids, use_cache=False).logits for each in (ours, theirs))
-        )
+        assert torch.equal(*(open_model(e)(input_ids=ids, use_cache=False).logits for e in (ours, theirs)))
 
 
 @pytest.mark.parametrize(("kind", "name"), [("qwen3_moe", "Q8_0"), *((kind, "Q4_0") for kind in BY_TEXT)])
@@ -428,9 +414,7 @@ def test_what_is_no_sound_mixture_is_refused(old: bytes, new: bytes, reason: str
     assert "x.gguf" in str(error.value)
 
 
-def test_what_no_text_tells_is_refused(
-    zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_no_text_tells(zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another architecture, no text, a text that is not read, a worst domain of one, another command."""
     readable_parent(tmp_path, "qwen3_moe")
     other = mixture(tmp_path / "oss", "gpt_oss", hidden_size=64, intermediate_size=32)

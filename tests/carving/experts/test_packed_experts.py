@@ -1,7 +1,5 @@
 """Experts of parents that are stored quantised: bytes that stay, the masked parent, the stock class."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,7 @@ TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 
 @torch.no_grad()
 @pytest.mark.parametrize("way", WAYS)
-def test_every_stored_tensor_has_the_parents_bytes_and_sends_what_the_masked_parent_does(
-    way: str, tmp_path: Path
-) -> None:
+def test_stored_tensors_are_the_parents_and_send_what_the_masked_does(way: str, tmp_path: Path) -> None:
     """Names and rows are found from the recipe alone; torch alone dequantises both for stock classes."""
     folder, out = packed_mixture(tmp_path / "parent", way), tmp_path / "child"
     carved = carve(folder, out, **BY_CHANCE)
@@ -101,8 +97,7 @@ def test_a_wrapper_says_in_its_text_part_how_it_is_stored(tmp_path: Path) -> Non
     whole = {"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"]}
     whole |= {"tie_word_embeddings": False, "text_config": text}
     (folder / "config.json").write_text(json.dumps(whole))
-    carved = carve(folder, out, **BY_CHANCE)
-    assert carved.verified is not None
+    assert carve(folder, out, **BY_CHANCE).verified is not None
     child = json.loads((out / "config.json").read_text())
     assert child["text_config"]["n_routed_experts"] == 4
     assert child["text_config"]["quantization_config"]["ignore"] == [*listed[:4], "re:.*self_attn.*"]

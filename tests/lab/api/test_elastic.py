@@ -1,7 +1,5 @@
 """The verbs on supernets: what they return, write, load and refuse."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,6 @@ from zerolm.solvers import Infeasible
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A supernet of the space with all blocks, and the pick of a search handed over."""
     place = tmp_path_factory.mktemp("supernet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROLM_CACHE", str(place / "cache"))
@@ -67,9 +64,7 @@ def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_p
     assert model.to_json()["costs"]["params"] == document["pick"]["costs"]["params"]
 
 
-def test_a_limit_of_latency_is_told_everywhere(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_latency_are_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.lab.supernets.latency.ROUNDS", (1, 2))
     report = search(folder, score="w_pca", max_latency_us="1G", context=16)
     document, page = report.to_json(), report.page()

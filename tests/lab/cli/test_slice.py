@@ -1,7 +1,5 @@
 """``zerolm lab slice`` as a user types it: its file goes where labels go; wrong input writes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

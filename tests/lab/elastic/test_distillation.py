@@ -1,7 +1,5 @@
 """Losses of features by what they do not see, and the teacher's features beside those of transformers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tiny import model
@@ -58,8 +56,7 @@ def test_only_the_matrices_of_the_path_learn(kind: Kind) -> None:
     distillation = FeatureDistillation(kind, (8, 12), {"bert": 8, "mobile": 2, "llama": 8})
     other = student(50)
     theirs = Features(drawn(1, 2, 6, 12), [drawn(i, 2, 6, 12) for i in range(3)], [drawn(9, 2, 6, 12)] * 3)
-    parts = distillation(other, theirs, BLOCKS)
-    torch.stack(list(parts.values())).sum().backward()
+    torch.stack(list(distillation(other, theirs, BLOCKS).values())).sum().backward()
     learnt = {name.rsplit(".", 1)[0] for name, p in distillation.named_parameters() if p.grad is not None}
     assert learnt == {"layers", "attention.bert", "attention.mobile"}
 

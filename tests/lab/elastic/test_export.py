@@ -1,7 +1,5 @@
 """From a text to a supernet, from a supernet to a model in a folder; and what is refused on the way."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -39,8 +37,6 @@ def request_in(folder: Path, **more: Any) -> SupernetRequest:
 
 @pytest.fixture
 def net_in(tmp_path_factory: pytest.TempPathFactory) -> NetIn:
-    """Copies a supernet, which is trained once a run, into a folder, and opens it."""
-
     def copied(folder: Path, space: str = "elastic") -> Supernet:
         def make(place: Path) -> None:
             train_supernet(request_in(place, space=space), place / "net")
@@ -52,7 +48,6 @@ def net_in(tmp_path_factory: pytest.TempPathFactory) -> NetIn:
 
 
 def teacher_in(folder: Path, **more: Any) -> str:
-    """A tiny BERT that knows the tokens of a supernet's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(folder / "net")
     sizes = {"hidden_size": 12, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 16}
     config = BertConfig(vocab_size=len(tokenizer), **{"max_position_embeddings": 32, **sizes, **more})
@@ -91,8 +86,7 @@ def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path, net_
     ("starts", "heads"), [("scratch", "keep"), ("supernet", "fuse"), ("scratch", "remove")]
 )
 def test_a_path_is_trained_further(starts: Any, heads: Any, tmp_path: Path, net_in: NetIn) -> None:
-    net = net_in(tmp_path, "elastic-causal")
-    choices = net.architecture([0, 8]).choices
+    choices = net_in(tmp_path, "elastic-causal").architecture([0, 8]).choices
     request = ExportRequest(choices, starts, heads, training=run_of(20))
     exported = export(tmp_path / "net", request, tmp_path / "path")
     assert exported.losses["after"] < exported.losses["before"]
@@ -204,8 +198,7 @@ def refused(call: Callable[[], object], message: str) -> None:
 
 
 def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in: NetIn) -> None:
-    net = net_in(tmp_path)
-    choices = net.architecture([0, 1]).choices
+    choices = net_in(tmp_path).architecture([0, 1]).choices
     refused(lambda: ExportRequest(choices, "scratch"), "from scratch, or a teacher, are of no use without")
     wide = {"layers": [{**layer, "ffn": 9} for layer in choices["layers"]]}
     out, net_folder = tmp_path / "path", tmp_path / "net"

@@ -1,7 +1,5 @@
 """Growth: principal components of known ranks, K, order and limits, the mean of paths; diversity."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -18,12 +16,6 @@ SEEDS = st.integers(0, 10**6)
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-@given(SEEDS, st.integers(1, 6), st.integers(6, 12), st.integers(8, 30))
-def test_data_of_rank_r_have_r_components(seed: int, rank: int, f: int, n: int) -> None:
-    features = normal(seed, n, rank) @ normal(seed + 1, rank, f) + 100.0
-    assert pca_count(features, 1 - 1e-12) == rank
 
 
 @given(SEEDS, st.floats(0.5, 0.999), st.integers(2, 40))
@@ -60,16 +52,13 @@ def test_the_best_scores_that_can_grow_do(units: list[list[int]], seed: int, cou
     widths = np.array(units) * 8
     scores = np.random.default_rng(seed).integers(0, 4, widths.shape).astype(float)
     twin, left = widths.copy(), count
-    places = sorted(product(*map(range, widths.shape)), key=lambda place: -scores[place])
-    for place in places:
+    for place in sorted(product(*map(range, widths.shape)), key=lambda place: -scores[place]):
         if left > 0 and twin[place] + 8 <= 48:
             twin[place] += 8
             left -= 1
     before = widths.copy()
     assert (grown(widths, scores, 8, 48, count) == twin).all()
     assert (widths == before).all()
-    able = int((widths < 48).sum())
-    assert int((twin - widths).sum()) == 8 * min(max(count, 0), able)
 
 
 @given(st.lists(st.lists(st.integers(0, 10**6), min_size=2, max_size=2), min_size=1, max_size=5))

@@ -1,7 +1,5 @@
 """CKA by its identities; fusion keeps width and weights of heads, removal cuts only those that are gone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -51,8 +49,7 @@ def test_similarities_are_those_of_the_contexts(name: str) -> None:
         step.o.register_forward_pre_hook(lambda _, given: contexts.append(given[0]))
     for tokens in (False, True):
         contexts.clear()
-        rows = head_similarity(network, IDS, tokens=tokens)
-        for x, similarity in zip(contexts, rows, strict=True):
+        for x, similarity in zip(contexts, head_similarity(network, IDS, tokens=tokens), strict=True):
             heads = x.unflatten(2, (4, -1)).permute(2, 0, 1, 3)  # type: ignore[no-untyped-call]
             samples = heads.reshape(4, 45, -1) if tokens else heads.reshape(4, 5, -1)
             assert torch.allclose(similarity, cka(samples))
@@ -97,37 +94,20 @@ def test_removed_heads_are_those_without_a_say() -> None:
 
 
 SEEDS = st.integers(0, 10**6)
-EITHER = pytest.mark.parametrize("unbiased", [False, True])
 
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@EITHER
-@given(seed=SEEDS, n=st.integers(4, 20), d=st.integers(2, 12), scale=st.floats(1e-3, 1e3))
-def test_a_head_resembles_itself_turned_scaled_and_shifted(
-    unbiased: bool, seed: int, n: int, d: int, scale: float
-) -> None:
-    head = normal(seed, n, d)
-    turned, _ = torch.linalg.qr(normal(seed + 1, d, d))
-    other = normal(seed + 2, n, d)
-    similarity = cka(torch.stack([head, head @ turned * scale + 5.0, other]), unbiased)
-    torch.testing.assert_close(similarity, similarity.mT)
-    torch.testing.assert_close(similarity.diagonal(), torch.ones(3, dtype=torch.float64))
-    assert float(similarity[0, 1]) == pytest.approx(1.0, abs=1e-9)
-    assert float(similarity[0, 2]) == pytest.approx(float(similarity[1, 2]), abs=1e-9)
-    assert float(similarity[0, 2]) <= 1 + 1e-9
-
-
 @given(SEEDS, st.integers(2, 15), st.integers(1, 8))
 def test_the_biased_estimator_is_that_of_features(seed: int, n: int, d: int) -> None:
     """Kornblith et al., equation 4: the Frobenius norms of the covariances."""
-    a, b = normal(seed, n, d), normal(seed + 1, n, d)
+    a, b = 1e3 * normal(seed, n, d) + 5.0, normal(seed + 1, n, d) - 5.0
     x, y = ((part - part.mean(0)).numpy() for part in (a, b))
     norm = np.linalg.norm
     twin = norm(y.T @ x) ** 2 / (norm(x.T @ x) * norm(y.T @ y))
-    assert float(cka(torch.stack([a, b]))[0, 1]) == pytest.approx(twin, rel=1e-9)
+    assert cka(torch.stack([a, b])).numpy() == pytest.approx(np.array([[1, twin], [twin, 1]]), rel=1e-9)
 
 
 @given(SEEDS, st.integers(4, 15))
@@ -137,13 +117,12 @@ def test_the_unbiased_estimator_is_that_of_song(seed: int, n: int) -> None:
     def hsic(k: Tensor, other: Tensor) -> float:
         k, other = (part - part.diag().diag() for part in (k, other))
         middle = k.sum() * other.sum() / ((n - 1) * (n - 2))
-        terms = (k @ other).trace() + middle - 2 / (n - 2) * (k @ other).sum()
-        return float(terms / (n * (n - 3)))
+        return float(((k @ other).trace() + middle - 2 / (n - 2) * (k @ other).sum()) / (n * (n - 3)))
 
-    heads = normal(seed, 2, n, 5)
+    heads = normal(seed, 2, n, 5) + 5.0
     a, b = heads @ heads.mT
     twin = hsic(a, b) / np.sqrt(hsic(a, a) * hsic(b, b))
-    assert float(cka(heads, True)[0, 1]) == pytest.approx(twin, rel=1e-6, abs=1e-9)
+    assert cka(heads, True).numpy() == pytest.approx(np.array([[1, twin], [twin, 1]]), rel=1e-6, abs=1e-9)
 
 
 def test_a_head_that_says_nothing_resembles_none() -> None:

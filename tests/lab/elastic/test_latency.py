@@ -1,7 +1,5 @@
 """Latencies of a tiny supernet: positive integers that add up, and searches by them. No time is judged."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -25,7 +23,6 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def added(result: SearchResult, architecture: Architecture) -> int:
-    """The latency of an architecture by the table of a result."""
     assert result.latency
     rows = {(row["block"], row["share"], row["ffn"]): row[LATENCY] for row in result.latency.layers}
     layers = architecture.choices["layers"]
@@ -75,8 +72,7 @@ def test_calls_take_turns_and_the_fastest_counts(monkeypatch: pytest.MonkeyPatch
 def test_sequences_are_no_longer_than_the_positions() -> None:
     space = supernet_of().grown_space()
     assert Timing.of(space, CostModel(context=1024, batch=3)) == Timing(3, 32)
-    assert Timing.of(space, CostModel(context=7)).tokens == 7
-    assert Timing(3, 7).ids(space).shape == (3, 7)
+    assert (Timing.of(space, CostModel(context=7)).tokens, Timing(3, 7).ids(space).shape) == (7, (3, 7))
     assert (Timing(3, 7).ids(space) == Timing(3, 7).ids(space)).all()
 
 

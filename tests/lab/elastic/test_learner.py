@@ -1,7 +1,5 @@
 """A supernet that is trained: killed and resumed it ends the same, its widths grow as ELM has it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,7 @@ def learner_of(
 
 
 def test_widths_grow_by_the_scores_that_are_kept(tmp_path: Path) -> None:
-    growth = Growth(epochs=3, growth=1, every=1)
-    learner = learner_of(growth)
+    learner = learner_of(Growth(epochs=3, growth=1, every=1))
     train(learner, Drawn(), run_of(STEPS), TrainingRun(tmp_path))
     learner.end_epoch(2, Drawn()[0]["input_ids"][None], [0, 1])
     rows = learner.history()
@@ -42,8 +39,7 @@ def test_widths_grow_by_the_scores_that_are_kept(tmp_path: Path) -> None:
         assert ((scores >= 0) & (scores <= widths)).all()
     assert learner.supernet.widths.tolist() == rows[-1].widths
     assert all(-1 <= value <= 1 for row in rows for value in row.diversity)
-    drawn = [[kind for kind, score in enumerate(layer) if score] for layer in rows[0].scores]
-    assert all(drawn)
+    assert all([[kind for kind, score in enumerate(layer) if score] for layer in rows[0].scores])
 
 
 def test_growth_changes_no_weight() -> None:
@@ -54,9 +50,7 @@ def test_growth_changes_no_weight() -> None:
     learner.end_epoch(0, Drawn()[0]["input_ids"][None], [0, 0])
     assert int(learner.supernet.widths.min()) > 4 - 1
     assert int(learner.supernet.widths.sum()) > 12 * 4
-    assert all(
-        torch.equal(value, before[name]) for name, value in learner.supernet.stack.state_dict().items()
-    )
+    assert all(torch.equal(v, before[name]) for name, v in learner.supernet.stack.state_dict().items())
 
 
 @pytest.mark.parametrize(("most", "stays"), [(None, False), (10**9, False), (1, True)])

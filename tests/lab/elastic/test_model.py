@@ -1,7 +1,5 @@
 """Paths as models of transformers: saved, opened by the automatic classes, padded, refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
 
 
 def model_of(name: str) -> tuple[Any, torch.Tensor]:
-    """A model, and the supernet's logits on its path."""
     net = supernet_of(name)
     path = [1, net.shape[1] - 1]
     config = ElasticConfig.of(space_of(name), net.architecture(path))
@@ -111,9 +108,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), HOSTILE)
-def test_configurations_that_make_no_network_are_refused(
-    change: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_configurations_of_no_network(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     model, _ = model_of("elastic")
     model.save_pretrained(tmp_path)
     file = tmp_path / "config.json"

@@ -1,7 +1,5 @@
 """Searches of a tiny supernet beside brute force over all its paths."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path
@@ -69,9 +67,7 @@ def params(supernet: Supernet, paths: list[tuple[int, ...]]) -> list[int]:
 
 
 @pytest.mark.parametrize("space", [Elastic, ElasticCausal])
-def test_the_loss_of_a_path_is_that_of_its_network(
-    space: type[Elastic], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_loses_what_its_network_does(space: type[Elastic], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of whatever size, though sequences have unequal numbers of labels."""
     supernet, (inputs, labels) = made(space), text(space.task)
     labels[1, 2:] = -100
@@ -86,9 +82,7 @@ def test_the_loss_of_a_path_is_that_of_its_network(
     assert supernet.training
 
 
-def test_the_best_path_is_that_of_brute_force(
-    supernet: Supernet, paths: list[tuple[int, ...]], params: list[int]
-) -> None:
+def test_no_path_is_better(supernet: Supernet, paths: list[tuple[int, ...]], params: list[int]) -> None:
     """Every path of two that share differently has a loss of its own."""
     inputs, labels = text()
     losses = [path_loss(supernet, path, inputs, labels) for path in paths]
@@ -146,15 +140,12 @@ def test_components_are_counted_behind_drawn_paths(supernet: Supernet) -> None:
     assert (counts >= 1).all()
     assert (counts <= np.minimum(supernet.widths.numpy(), 59)).all()
     assert (pca_counts(supernet, inputs, draws=3) == counts).all()
-    twin = made(seed=7)
-    one = pca_counts(twin, inputs, draws=1)
+    one = pca_counts(made(seed=7), inputs, draws=1)
     assert (one == np.round(one)).all()
     assert supernet.training
 
 
-def test_a_killed_search_measures_no_path_twice(
-    supernet: Supernet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kills_repeat_no_path(supernet: Supernet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, labels = text()
     store, measured = tmp_path / "store", 0
 
@@ -175,8 +166,7 @@ def test_a_killed_search_measures_no_path_twice(
     resumed = search_paths(supernet, inputs, labels, asked, store=store)
     assert measured == 60 + 100 - 59
     monkeypatch.setattr(module, "path_loss", path_loss)
-    whole = search_paths(supernet, inputs, labels, asked)
-    assert resumed.best == whole.best
+    assert resumed.best == search_paths(supernet, inputs, labels, asked).best
     assert len(file.read_text(encoding="utf-8").splitlines()) == 100 + 1  # with the torn one
     other = loss_score(made(seed=1), inputs, labels, store=store)
     other.of(made(seed=1).architecture([0] * made().shape[0]))

@@ -1,7 +1,5 @@
 """Networks of blocks written as stock llamas give the same logits, and have the parameters that are told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +64,7 @@ def test_its_checkpoint_is_told_and_cut_like_any_other(tmp_path: Path, ffn: int,
     architecture, network = drawn(
         space, depth=2, hidden=24, heads=6, head_size=4, kv_heads=6, ffn=ffn, ffn_stack=ffn_stack
     )
-    stock = stock_llama(space, architecture, network.module)
-    stock.save_pretrained(tmp_path / "parent")
+    stock_llama(space, architecture, network.module).save_pretrained(tmp_path / "parent")
     ledger = zerolm.ledger(tmp_path / "parent").to_json()
     energies = {role: [layer[role]["energy"] for layer in ledger["layers"]] for role in ("attention", "ffn")}
     for role, told in energies.items():
@@ -89,7 +86,6 @@ def test_a_plain_llama_is_stored_as_it_is_and_other_blocks_have_no_configuration
     model = stock_llama(space, architecture, network.module)
     assert model.num_parameters() == network.params == CostModel().of(architecture)["params"]
     config, stored = space.config(architecture), model.config.to_dict()
-    assert config is not None
     shared = config.keys() & stored.keys()
     assert {name: stored[name] for name in shared} == {name: config[name] for name in shared}
     assert {"hidden_size", "intermediate_size", "num_key_value_heads", "head_dim"} <= shared

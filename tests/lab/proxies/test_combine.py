@@ -1,7 +1,5 @@
 """Merged ranks against scipy; L-SWAG's layers and codes against loops over bins and real sets."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations_with_replacement, pairwise
 
@@ -50,15 +48,13 @@ def selected(networks: list[list[float]], threshold: float) -> tuple[int, int]:
 
 
 @given(NETWORKS, st.sampled_from([0.02, 0.53, 1.07]))
-def test_layers_are_selected_as_by_a_walk_over_the_bins(
-    networks: list[list[float]], threshold: float
-) -> None:
+def test_layers_are_selected_as_by_walks_over_bins(networks: list[list[float]], threshold: float) -> None:
     log_sigma = [np.array(layers) for layers in networks]
     assert select_layers(log_sigma, threshold=threshold) == selected(networks, threshold)
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.floats(-9, 9))
-def test_without_a_spike_all_layers_are_selected(depths: list[int], value: float) -> None:
+def test_rounding_is_no_spike(depths: list[int], value: float) -> None:
     assert select_layers([np.full(depth, value) for depth in depths]) == (0, 9)
 
 

@@ -1,7 +1,5 @@
 """Each rule of the conformance suite catches the proxy that breaks it; proxies of zerolm keep them all."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -45,8 +43,6 @@ def first(passes: Passes) -> torch.nn.Parameter:
 
 
 def spoiling(act: Callable[[Passes], object]) -> Proxy:
-    """A proxy that gives a sound number and does something beside."""
-
     def compute(passes: Passes) -> float:
         act(passes)
         return float(len(passes.linears))

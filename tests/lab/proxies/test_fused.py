@@ -1,7 +1,5 @@
 """A fused matrix and the separate ones in it are one network to every proxy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,8 +16,6 @@ from zerolm.networks.network import Linear, Network, matrices_of
 
 
 class Apart(nn.Module):
-    """Modules one beside the other in the place of a fused one."""
-
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
@@ -29,7 +25,6 @@ class Apart(nn.Module):
 
 
 def separate(linear: Linear) -> nn.Linear:
-    """A module of this one matrix."""
     weight, bias = linear.matrix(linear.parameter.detach()), linear.bias
     part = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, dtype=weight.dtype)
     with torch.no_grad():
@@ -79,8 +74,7 @@ def test_fused_and_separate_matrices_have_equal_values(name: str) -> None:
 
 def test_a_fused_gate_is_activated_and_what_is_beside_it_is_not() -> None:
     """Phi-3 has queries, fewer keys and values, gate and up in two modules."""
-    sizes = {"q": 16, "k": 8, "v": 8}
-    linears = [*matrices_of(nn.Linear(16, 32), 0, "attention", sizes)]
+    linears = [*matrices_of(nn.Linear(16, 32), 0, "attention", {"q": 16, "k": 8, "v": 8})]
     assert [x.rows for x in linears] == [slice(0, 16), slice(16, 24), slice(24, 32)]
     assert [x.bias.shape[0] for x in linears if x.bias is not None] == [16, 8, 8]
     gate, up = matrices_of(nn.Linear(16, 48, bias=False), 0, "ffn", {"gate": 24, "up": 24}, ("gate",))

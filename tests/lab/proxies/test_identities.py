@@ -1,7 +1,5 @@
 """What proxies are by other words: masks, scales, traces and counts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,6 @@ def names_of(network: Network) -> dict[int, str]:
 
 
 def modules(network: Network) -> tuple[Linear, ...]:
-    """Return the matrices that modules multiply by, a fused one being one."""
     return network.with_attention_fused().linears
 
 
@@ -81,8 +78,7 @@ def test_zerolm_of_weights_is_the_mean_squared_singular_value(name: str) -> None
     found = compute(network, [proxy], batch, Protocol())["zerolm_weights"].value
     assert found == pytest.approx([sum(map(capacity_svd, each)) for each in roles.values()], rel=1e-6)
     for column, (score,) in proxy.scores([found]).items():
-        alpha = float(column.split()[1])
-        expected = zerolm_of_weights(roles["attention"], roles["ffn"], alpha)
+        expected = zerolm_of_weights(roles["attention"], roles["ffn"], float(column.split()[1]))
         assert score == pytest.approx(expected, rel=1e-6)
 
 
@@ -174,7 +170,6 @@ def test_grasp_is_minus_the_weights_times_the_hessian_times_the_gradient(name: s
     batch, weights = batch_for(network), network.weights
     value_now = loss(network.module(batch.inputs, batch.classes), batch)
     grads = torch.autograd.grad(value_now, weights, create_graph=True)
-    along = torch.stack([(g * g.detach()).sum() for g in grads]).sum()
-    products = torch.autograd.grad(along, weights)
+    products = torch.autograd.grad(torch.stack([(g * g.detach()).sum() for g in grads]).sum(), weights)
     expected = -sum(float((w.detach() * h).sum()) for w, h in zip(weights, products, strict=True))
     assert value(network, "grasp", batch) == pytest.approx(expected, rel=1e-8)

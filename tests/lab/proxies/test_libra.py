@@ -1,7 +1,5 @@
 """LIBRA against explicit loops over cells, and what its choice must not depend on."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -46,8 +44,7 @@ def bins_of(values: Floats, bins: int) -> list[int]:
     for i in range(1, bins):
         place = Fraction((len(order) - 1) * i, bins)
         low = math.floor(place)
-        high = min(low + 1, len(order) - 1)
-        edges.append(order[low] + (place - low) * (order[high] - order[low]))
+        edges.append(order[low] + (place - low) * (order[min(low + 1, len(order) - 1)] - order[low]))
     return [sum(edge < value for edge in edges) for value in map(Fraction, values.tolist())]
 
 
@@ -160,12 +157,10 @@ def test_the_verdict_is_of_labels_it_has_not_seen() -> None:
     result, params = generator.normal(size=40), generator.normal(size=40)
     columns = {"good": result + 0.01 * params, "bad": generator.normal(size=40), "same": np.ones(40)}
     verdict = judge(columns, result, params)
-    assert verdict is not None
     assert verdict.chosen == ["good"]
     assert (verdict.calibration, verdict.test) == (20, 20)
     assert verdict.tau > 0.9
     other = judge(columns, result, params, seed=1)
-    assert other is not None
     assert other.tau != verdict.tau
     assert None not in vars(verdict).values()
 
@@ -177,5 +172,4 @@ def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
         assert judge(columns, labels, result) is None
     assert judge({"a": result, "b": -result}, same, result) is None
     verdict = judge({"a": result, "b": -result}, result, same)
-    assert verdict is not None
     assert verdict.tau_body_params is None

@@ -1,7 +1,5 @@
 """Proxies that a user registers: where they run, which cached values are reused, their errors and times."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess
@@ -56,10 +54,9 @@ def registered() -> Iterator[None]:
 
 
 def test_workers_know_them_and_an_edited_one_is_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """First in this process, then, edited, in one that has workers."""
-    monkeypatch.chdir(tmp_path)
     script = Path("own.py")
     script.write_text(SCRIPT.format(factor=1.0, jobs=1))
     runpy.run_path("own.py", run_name="__main__")
@@ -171,9 +168,7 @@ def test_a_forward_pass_is_charged_no_backward_pass(monkeypatch: pytest.MonkeyPa
     prices = {kind: 10.0**power for power, kind in enumerate(kinds, 4)}
     monkeypatch.setattr(Passes, "seconds", property(lambda _: prices))
     network = made("llama")
-    outcomes = compute(
-        network, [find_proxy(name) for name in proxy_names()], batch_for(network), Protocol(parts=2)
-    )
+    outcomes = compute(network, [find_proxy(n) for n in proxy_names()], batch_for(network), Protocol(parts=2))
     for name, outcome in outcomes.items():
         passes = set(find_proxy(name).passes)
         needed = passes | ({"backward"} if "curvature" in passes else set())

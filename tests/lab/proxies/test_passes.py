@@ -1,7 +1,5 @@
 """What a pass leaves behind is what autograd says of everything at once, and the network is as it was."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator
@@ -73,9 +71,7 @@ def test_variances_are_never_negative_and_zero_without_variation(values: list[fl
         still.add(x[0])
     assert moments.signed.variance >= 0
     assert moments.absolute.variance >= 0
-    assert still.signed.variance == 0
-    assert still.absolute.variance == 0
-    assert still.absolute.mean == x[0].abs()
+    assert (still.signed.variance, still.absolute.variance, still.absolute.mean) == (0, 0, x[0].abs())
     expected = x.double().var(correction=0).item()
     rounding = 1e-6 * x.abs().max().item() ** 2 + torch.finfo(x.dtype).tiny
     assert moments.signed.variance.item() == pytest.approx(expected, rel=1e-3, abs=rounding)
@@ -86,8 +82,7 @@ def test_variances_are_never_negative_and_zero_without_variation(values: list[fl
 def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None:
     network = made(name, wide=True, random=0.1)
     batch = batch_for(network)
-    passes = Passes(network, batch, Protocol(parts=parts), ["curvature"])
-    found = passes.loss.curvature
+    found = Passes(network, batch, Protocol(parts=parts), ["curvature"]).loss.curvature
     w = [weight.detach().clone() for weight in network.weights]
     step = 1e-4 / math.sqrt(sum(float(x.square().sum()) for x in w))
 
@@ -100,8 +95,7 @@ def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None
     ahead, behind = gradients(1), gradients(-2)
     largest = max(float(x.abs().max()) for x in found.values())
     for linear, product in found.items():
-        difference = (ahead[linear] - behind[linear]) / (2 * step)
-        assert (product - difference).abs().max() <= 1e-5 * largest
+        assert (product - ((ahead[linear] - behind[linear]) / (2 * step))).abs().max() <= 1e-5 * largest
 
 
 class Scale(nn.Module):
@@ -128,8 +122,7 @@ def test_flow_of_a_network(name: str, faithful: bool) -> None:
     """Against a rebuilt copy: absolute parameters, float64, ones into the layers."""
     network = made(name, random=0.1)
     protocol = Protocol("faithful" if faithful else "sane", parts=1)
-    batch = batch_for(network)
-    flow = Passes(network, batch, protocol, ["flow"]).flow
+    flow = Passes(network, batch_for(network), protocol, ["flow"]).flow
     twin = copy.deepcopy(network)
     twin.module.double().train(faithful)
     with torch.no_grad():
@@ -142,14 +135,12 @@ def test_flow_of_a_network(name: str, faithful: bool) -> None:
         torch.manual_seed(0)
         with looking([twin.final], lambda _, x: final.append(x)):
             logits = twin.module(torch.zeros((1, 6), dtype=torch.long))
-    value = final[0].sum() if faithful and network.task == "masked" else logits.sum()
-    value.backward()
+    (final[0].sum() if faithful and network.task == "masked" else logits.sum()).backward()
     largest = max(float(g.abs().max()) for _, g in flow.values())  # equal tokens leave q and k none
     pairs = zip(flow, (twin.with_attention_fused() if faithful else twin).linears, strict=True)
     for mine, other in pairs:
         w, g = flow[mine]
         assert torch.equal(w, mine.matrix(mine.parameter.detach()).abs().double())
-        assert other.parameter.grad is not None
         close(g, other.matrix(other.parameter.grad), 1e-10, largest)
 
 

@@ -1,7 +1,5 @@
 """Batches are cut from a text without overlap, the same everywhere, and their loss is torch's own."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """The space ``blocks``: what is shared, stacked or missing is counted, and a llama is one of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -142,8 +140,7 @@ def test_which_two_projections_are_one_is_told_apart_only_by_name() -> None:
     ways = {tuple(way["share"] for way in ways): len(layer.matrices) for ways, layer in whole}
     assert ways == {("qv", "kv"): 6, ("none",): 7, ("qkv",): 5}
     assert space.size() == candidates.ways == len(candidates) + 1 == 6
-    apart = candidates.apart
-    told = [tuple(choice.values()) for choice in apart.choices]
+    told = [tuple(choice.values()) for choice in candidates.apart.choices]
     assert len(set(told)) == len(told) == 6
     assert sorted(map(str, told)) == sorted(
         str(tuple(way.values())) for ways in candidates.alternatives for way in ways

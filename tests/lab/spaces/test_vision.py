@@ -1,7 +1,5 @@
 """Vision transformers: parameters of known networks, published architectures, and the page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

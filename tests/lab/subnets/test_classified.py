@@ -1,7 +1,5 @@
 """Tables of texts with classes, and of attacked ones as TextAttack writes them."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable
@@ -30,8 +28,7 @@ def test_a_log_is_read_as_textattack_writes_it(tmp_path: Path) -> None:
     rows = read_attacked(tmp_path / "log.csv", CLASSES)
     assert rows.texts == ("a dull film\nby none", 'warm, "human" and true', "who knows", "good fun")
     assert rows.perturbed[:2] == ("a duIl film\nby n0ne", 'warm, "human" and ture')
-    assert rows.perturbed[2] == rows.texts[2]
-    assert rows.labels == (0, 1, 0, 1)
+    assert (rows.perturbed[2], rows.labels) == (rows.texts[2], (0, 1, 0, 1))
     assert rows.attacked == (True, True, False, True)
 
 
@@ -88,9 +85,7 @@ WRONG_LOG = {
         *((read_attacked, text, message) for text, message in WRONG_LOG.items()),
     ],
 )
-def test_a_wrong_table_is_refused_in_one_line(
-    read: Callable[..., object], text: str, message: str, tmp_path: Path
-) -> None:
+def test_a_wrong_table(read: Callable[..., object], text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(ValueError, match=message) as refused:
         read(tmp_path / "rows.csv", CLASSES)

@@ -1,7 +1,5 @@
 """LoNAS spaces on checkpoints of their real sizes, whose files are holes: what is in them, what they cost."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -90,8 +88,7 @@ def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
     """11.21 GMACs in full (printed 11.2); the heuristic subnet has 9.6 G in its linear layers."""
     assert costs_of(bert, COST, space="lonas-bert")["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
     cut = heuristic_of(bert, Prefix(), SizeRequest.of(space="lonas-bert", shape="per-layer"))
-    heads = [len(layer["groups"]) for layer in cut.layers]
-    assert heads == [12] * 10 + [11, 12]
+    assert [len(layer["groups"]) for layer in cut.layers] == [12] * 10 + [11, 12]
     assert [len(layer["ffn"]) for layer in cut.layers][:3] == [2634, 2634, 2627]
     costs = costs_of(bert, COST, cut, "lonas-bert")
     assert 128 * costs["params"] / 1e9 == pytest.approx(9.6, abs=0.05)
@@ -119,9 +116,7 @@ def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("asked", ["lonas-llama", "lonas-bert"])
-def test_sub_networks_are_drawn_of_the_space_within_macs(
-    asked: str, llama: Checkpoint, bert: Checkpoint
-) -> None:
+def test_sub_networks_are_drawn_within_macs(asked: str, llama: Checkpoint, bert: Checkpoint) -> None:
     """By LoNAS's own MACs; each layer of the sizes that its list allows, and no sub-network twice."""
     parent = llama if asked == "lonas-llama" else bert
     name, choices = space_of(parent, asked)
@@ -153,9 +148,7 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
 
 def test_the_command_writes_the_heuristic_subnet(bert: Checkpoint, zerolm: Callable[..., Any]) -> None:
     flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
-    ran = zerolm("carve", str(bert.folder), *flags)
-    assert ran.status == 0, ran.err
-    found = json.loads(ran.out)
+    found = zerolm("carve", str(bert.folder), *flags).document
     assert found["plan"] == "heuristic"
     assert found["widths"][10] == {"layer": 10, "heads": 11, "kv_heads": 11, "ffn": 2198}
     assert found["costs"]["parent"]["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
@@ -184,5 +177,4 @@ def test_a_space_of_a_plugin(plan: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert {size.ffn for size in carved.widths} <= {20, 40}
     assert carved.costs["child"] == costs_of(Checkpoint.open(parent), StoredCosts(), carved.cut)
     again = rebuild(out / "recipe.json", parent, tmp_path / "again")
-    assert again.space == "halves"
-    assert again.costs == carved.costs
+    assert (again.space, again.costs) == ("halves", carved.costs)

@@ -1,7 +1,5 @@
 """Sub-networks side by side give what each gives alone, and what the child of their sizes gives."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -25,13 +23,17 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.costs import COSTS, CostModel
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets import slicing
+from zerolm.lab.subnets.draws import drawn_sizes
 from zerolm.lab.subnets.judging import Judging, judged_by, judged_text, share_right, under_attack
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
-from zerolm.lab.subnets.slicing import cuts_of, digest_of, slice_parent
+from zerolm.lab.subnets.slicing import cuts_of, digest_of, slice_parent, space_of
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
+from zerolm.planning.part_costs import Choices, PartCosts
+from zerolm.planning.sizes import costs_of, part_costs_of
 from zerolm.settings.compute import RunningRequest
 from zerolm.units.importance.criterion import FirstUnits
 from zerolm.units.pruning import apply_in_memory
@@ -63,7 +65,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a head of classes, which reads the last token that is no padding."""
     return classifier(tmp_path_factory.mktemp("decoder") / "llama", "llama_classes")
 
 
@@ -107,9 +108,7 @@ def test_side_by_side_each_gives_what_it_gives_alone(parent: Path) -> None:
 
 
 @pytest.mark.parametrize(("criterion", "repair"), [("prefix", "none"), ("output_energy", "least-squares")])
-def test_a_sub_network_is_the_child_of_its_sizes(
-    criterion: str, repair: str, parent: Path, tmp_path: Path
-) -> None:
+def test_sub_networks_are_children(criterion: str, repair: str, parent: Path, tmp_path: Path) -> None:
     seen = str(parent.parent / "seen.txt")
     flags: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}
     text = {"text": seen, "sequences": 24, "length": 16}
@@ -147,9 +146,7 @@ SIZES_CUT = {
 
 
 @pytest.mark.parametrize("kind", SIZES_CUT)
-def test_classes_are_those_of_each_text_alone(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_classes_are_of_each_text(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """In batches with padding, from the stock class cut in place, one text at a time without any."""
     parent: Path = request.getfixturevalue(kind)
     labels = [number % 3 // 2 for number in range(len(TEXTS))]
@@ -174,9 +171,7 @@ ROW = st.tuples(*[st.integers(0, 2)] * 3, st.booleans())
 @given(st.lists(ROW, min_size=1, max_size=30))
 def test_metrics_under_attack_are_those_of_a_count(rows: list[tuple[int, int, int, bool]]) -> None:
     """A wrong text is not attacked and counts as wrong; a skipped one is as it was, and no attack."""
-    rows = [
-        (before, after if attacked else before, label, attacked) for before, after, label, attacked in rows
-    ]
+    rows = [(before, after if x else before, label, x) for before, after, label, x in rows]
     right = stand = tried = fell = 0
     for before, after, label, attacked in rows:
         right += before == label
@@ -230,9 +225,7 @@ def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest
     assert len(judged) == len(set(judged)) == 21 - (slicing.AT_A_TIME - 1)
 
 
-def test_several_processes_give_the_same(
-    parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_give_the_same(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
     one = slice_parent(parent, running=ON_CPU, **asked)
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))
@@ -256,9 +249,7 @@ def test_what_is_kept_is_of_the_same_question_alone(parent: Path) -> None:
     assert len({digest_of(cut) for cut in cuts_of(prefix.checkpoint, FirstUnits(None), prefix.sizes)}) == 3
 
 
-def test_a_parent_that_is_not_cut_as_its_document_says_is_refused(
-    parent: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parent_unlike_its_document_is_refused(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were neurons sliced in another order than they lie, every result would be of another network."""
     from zerolm.lab.subnets import walk
     from zerolm.units import pruning
@@ -272,3 +263,58 @@ def test_a_parent_that_is_not_cut_as_its_document_says_is_refused(
     text = JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
     with pytest.raises(ValueError, match="does not compute what the whole one does without the others"):
         slice_parent(parent, DrawRequest("heads-ffn", 3), CutRequest(), text, running=ON_CPU)
+
+
+Drawn = tuple[Checkpoint, Choices, PartCosts]
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
+    checkpoint = Checkpoint.open(saved(tmp_path_factory.mktemp("parent") / "llama", "llama_tied"))
+    _, choices = space_of(checkpoint, "heads-ffn")
+    return checkpoint, choices, part_costs_of(checkpoint, choices, CostModel(), "heads-ffn")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_draws_keep_to_their_budgets(seed: int, space: Drawn) -> None:
+    """Each costs what ``carve`` would count for its cut, and none comes twice."""
+    checkpoint, choices, costs_by_part = space
+    whole = costs_of(checkpoint, CostModel())
+    low = 0.5 + 0.1 * seed
+    limits = {"min_params": int(low * whole["params"]), "max_params": int((low + 0.1) * whole["params"])}
+    limits["max_macs"] = int(0.9 * whole["macs"])
+    sizes = drawn_sizes(choices, costs_by_part, 3, 5, seed, limits)
+    assert len(set(sizes)) == 5
+    for cut in cuts_of(checkpoint, FirstUnits(None), sizes):
+        costs = costs_of(checkpoint, CostModel(), cut)
+        assert limits["min_params"] <= costs["params"] <= limits["max_params"]
+        assert costs["macs"] <= limits["max_macs"]
+
+
+def test_a_small_space_is_drawn_to_its_end(space: Drawn) -> None:
+    checkpoint, _, _ = space
+    choices = Choices(((1, 2), (10, 40)), (3,))
+    costs_by_part = part_costs_of(checkpoint, choices, CostModel(), "heads-ffn")
+    sizes = drawn_sizes(choices, costs_by_part, 3, 64, 0, {})
+    assert set(sizes) == set(product(product((1, 2), (10, 40)), repeat=3))
+    assert drawn_sizes(choices, costs_by_part, 3, 64, 1, {}) != sizes
+    with pytest.raises(
+        ValueError, match=r"^only 64 of 65 different sub-networks were sampled; ask for 64 at most$"
+    ):
+        drawn_sizes(choices, costs_by_part, 3, 65, 0, {})
+    most = sorted(int(costs_by_part.of(dict(enumerate(each)))[COSTS.index("macs")]) for each in sizes)
+    within = sum(one >= most[-5] for one in most)
+    assert len(drawn_sizes(choices, costs_by_part, 3, within, 0, {"min_macs": most[-5]})) == within
+    with pytest.raises(ValueError, match=f"^only {within} of {within + 1} different sub-networks within"):
+        drawn_sizes(choices, costs_by_part, 3, within + 1, 0, {"min_macs": most[-5]})
+    with pytest.raises(ValueError, match="no sub-network within the budgets was sampled: widen them"):
+        drawn_sizes(choices, costs_by_part, 3, 1, 0, {"max_macs": 1})
+
+
+def test_draws_are_of_all_sub_networks_alike(space: Drawn) -> None:
+    """Of 40 widths in three layers the mean of many draws is that of the space, by six deviations."""
+    _, choices, costs_by_part = space
+    sizes = np.array(drawn_sizes(choices, costs_by_part, 3, 4000, 0, {}))
+    for kind, values in enumerate(choices.units):
+        deviation = np.std(values) / np.sqrt(4000)
+        assert (abs(sizes[:, :, kind].mean(0) - np.mean(values)) < 6 * deviation).all()

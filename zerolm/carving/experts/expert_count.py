@@ -18,8 +18,6 @@ from zerolm.settings.domains import domains_of
 from zerolm.statistics import TOLERANCE
 
 Costs = Mapping[str, int]
-CostsOf = Callable[[int, int], Costs]
-"""Costs by name of a child with these numbers of experts in a layer, and of neurons of each."""
 TRIED: Final = 16
 """Largest number of expert counts that are tried together with numbers of neurons."""
 
@@ -124,33 +122,6 @@ class ExpertPlan:
     experts: int
     neurons: int
     loss: float
-
-
-def between_corners(counts: Sequence[int], widths: Sequence[int], costs: CostsOf) -> CostsOf:
-    """Return the costs of children by numbers of experts and of neurons from those of the extreme numbers.
-
-    ``counts`` and ``widths`` ascend. All costs are linear in each number: tensors of an expert have a row or
-    a column for each neuron, routers a row for each expert, and a token uses as many experts as before.
-    """
-    ends, sides = (counts[0], counts[-1]), (widths[0], widths[-1])
-    corners = {(count, width): costs(count, width) for count in {*ends} for width in {*sides}}
-
-    def costs_at(experts: int, neurons: int) -> Mapping[str, int]:
-        least, most = (
-            _between(neurons, sides, *(corners[count, width] for width in sides)) for count in ends
-        )
-        return _between(experts, ends, least, most)
-
-    return costs_at
-
-
-def _between(
-    place: int, ends: tuple[int, int], first: Mapping[str, int], last: Mapping[str, int]
-) -> dict[str, int]:
-    """Return the costs at a place of lines through those at its ends, where all are integers."""
-    start, stop = ends
-    steps = max(1, stop - start)
-    return {name: at + (last[name] - at) * (place - start) // steps for name, at in first.items()}
 
 
 def least_lost(

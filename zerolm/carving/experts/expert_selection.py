@@ -18,8 +18,6 @@ from zerolm.carving.experts.expert_choice import (
     best_of_rows,
 )
 from zerolm.carving.experts.expert_count import (
-    CostsOf,
-    between_corners,
     check_experts,
     check_request,
     counts_of,
@@ -144,14 +142,8 @@ class ExpertSelection:
         if width is None or not self.size.experts.keep == self.size.experts.ffn == AUTO:
             return self.plan
         least = width.possible[0]
-        most_within(limits_of(self.size), self._counts, lambda count: self._corners(count, least))
+        most_within(limits_of(self.size), self._counts, partial(self.mixture.costs, neurons=least))
         return self._counts[0], least
-
-    @cached_property
-    def _corners(self) -> CostsOf:
-        """The costs of all possible numbers of experts and neurons."""
-        assert self.width is not None
-        return between_corners(self._counts, self.width.possible, self.mixture.costs)
 
     @cached_property
     def plan(self) -> tuple[int, int | None]:
@@ -164,10 +156,10 @@ class ExpertSelection:
             return number, neurons
         if number is not None:
             units = f"neurons of each of {number} experts a layer"
-            return number, most_within(limits, width.possible, partial(self._corners, number), units)
+            return number, most_within(limits, width.possible, partial(self.mixture.costs, number), units)
         planned = least_lost(
             tried_of(counts),
-            lambda count: largest_within(limits, width.possible, partial(self._corners, count)),
+            lambda count: largest_within(limits, width.possible, partial(self.mixture.costs, count)),
             lambda count: sum(each.loss or 0.0 for each in self.chosen_of(count).values()),
             lambda count, neurons: sum(
                 float(self._neuron_losses[layer][each.kept, neurons].sum())

@@ -92,18 +92,17 @@ def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = sil
         render = chat_renderer(stock_tokenizer(files.folder))
         text = _counted(_texts(source, render), tokenizer, rows, by_line)
         return replace(text, fitted=text.fitted + around)
-    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest(), sha256_of(file), rows, by_line
-    cache = ArrayCache.of("token counts", COUNTS_VERSION, *key)
-    stored = cache.get("counts")
-    if stored is not None and stored.keys() >= {"fitted", "held", "pieces"} and len(stored["held"]) == rows:
-        text = _unpacked(stored)
-    else:
+
+    def counts() -> Arrays:
         size = file.stat().st_size
         pieces = streamed(file, min(PIECE, max(LEAST_PIECE, size // (4 * HELD))))
         text = _counted(pieces, tokenizer, rows, by_line, lambda done: progress(COUNTING, done, size))
         if not text.whole.any():
             raise ValueError(f"{file} is empty")
-        cache.put("counts", _packed(text))
+        return _packed(text)
+
+    key = hashlib.sha256(tokenizer.to_str().encode()).hexdigest(), sha256_of(file), rows, by_line
+    text = _unpacked(ArrayCache.of("token counts", COUNTS_VERSION, *key).once("counts", counts))
     return replace(text, fitted=text.fitted + around)
 
 

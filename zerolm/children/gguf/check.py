@@ -73,9 +73,7 @@ def check(
     return _with_embedding(proof, file, reference, pooling, ids, tolerance) if encodes else proof
 
 
-def compare_file(
-    file: Path, reference: Callable[[Tensor], Tensor], ids: Tensor, *, tolerance: float = TOLERANCE
-) -> Verified:
+def compare_file(file: Path, reference: Callable[[Tensor], Tensor], ids: Tensor) -> Verified:
     """Open a file with llama.cpp; ``ValueError`` where its outputs for ids (b, t) are not the reference's.
 
     Only the first sequence is compared.
@@ -83,7 +81,7 @@ def compare_file(
     opened = open_encoder(file) if is_encoder(file) else _open(file)
     try:
         tokens = ids[0, :CHECKED_LENGTH].tolist()
-        return _compare_outputs(opened, reference, tokens, tolerance, READ)
+        return _compare_outputs(opened, reference, tokens, TOLERANCE, READ)
     finally:
         opened.close()
 
@@ -94,12 +92,15 @@ def is_encoder(file: Path) -> bool:
     return header.metadata.get(f"{header.architecture}.attention.causal") is False
 
 
-def open_encoder(file: Path, tokens: int = CHECKED_LENGTH, **settings: Any) -> Any:
-    """Return an encoder opened by llama.cpp, on one thread, for at most ``tokens`` tokens.
+def open_encoder(file: Path, **settings: Any) -> Any:
+    """Return an encoder opened by llama.cpp, on one thread, for at most ``CHECKED_LENGTH`` tokens.
 
     It returns the states of tokens, or their pooled embedding by ``pooling_type``.
     """
-    sizes = {"n_ctx": tokens, "n_batch": tokens, "n_ubatch": tokens, "n_threads": 1, "n_threads_batch": 1}
+    sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), CHECKED_LENGTH) | {
+        "n_threads": 1,
+        "n_threads_batch": 1,
+    }
     return opened_by_llama_cpp(file, **{"embedding": True, "pooling_type": 0, **sizes, **settings})
 
 

@@ -51,6 +51,8 @@ def drawn_sizes(
     if len(chosen) < count:
         within = " within the budgets" if budgets else ""
         drawn = f"{len(chosen):,} of {count:,} different sub-networks{within} were sampled"
+        if not chosen:
+            raise ValueError("no sub-network within the budgets was sampled: widen them")
         raise ValueError(f"only {drawn}; ask for {len(chosen):,} at most")
     counts = ([sizes[place] for sizes, place in zip(lists, row, strict=True)] for row in chosen.values())
     every = len(UNITS)

@@ -62,10 +62,12 @@ class SliceSettings(Request):
     force: bool = setting("flag", False, "replace an earlier result")
 
     def run(self, progress: Progress = silent) -> SlicesReport:
+        from zerolm.checkpoints.folder import check_named
         from zerolm.io.files import write_json
         from zerolm.io.folders import new_result
 
         self.judging.check()
+        check_named(self.parent)
         with needing_torch("judging runs networks"):
             from zerolm.lab.subnets.judged import slices_of
             from zerolm.lab.subnets.slicing import slice_parent

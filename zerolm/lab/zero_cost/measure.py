@@ -35,7 +35,7 @@ from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
-from zerolm.settings.messages import called
+from zerolm.settings.messages import called, nearest
 from zerolm.solvers.sampling import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.defaults import TOKENIZER_FILES
@@ -195,8 +195,8 @@ def _view(target: str, request: ProxyRequest) -> str | None:
     names = known_names(*data_folders(data), SHIPPED)
     if Path(target).name == target and not Path(target).suffix and target not in names:
         raise ValueError(
-            f"{target!r} is nothing that is known: spaces are {', '.join(space_names())}; benchmarks are "
-            f"{', '.join(names) or 'none'}; else name a file of labels, or a folder with a config.json"
+            f"{target!r} is no space and no benchmark{nearest(target, [*space_names(), *names])}; or name a "
+            "file of labels, or a folder with a config.json"
         )
     possible = [each.name for each in views(read(locate(target, data)))]
     if view is None:

@@ -9,12 +9,8 @@ token: the loss increase of removing a unit when the others are refitted.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import zerolm
@@ -93,25 +89,9 @@ def needs_gradients(name: str) -> bool:
     return "gradients" in CRITERIA.entry(name).needs
 
 
-def definition_of(name: str) -> str | None:
-    """Return an identifier of a criterion's definition: the SHA-256 of its package's sources.
-
-    Empty for a criterion of zerolm, which the package's version identifies. None where the sources are
-    unknown: the measurements of such a criterion are not cached.
-    """
-    value = CRITERIA[name]
-    if not (inspect.isfunction(value) or inspect.isclass(value)):
-        return None
-    package = value.__module__.partition(".")[0]
-    if package == zerolm.__name__:
-        return ""
-    place = getattr(sys.modules.get(package), "__file__", None)
-    if place is None:
-        return None
-    file, digest = Path(place), hashlib.sha256()
-    for source in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
+def is_built_in(name: str) -> bool:
+    """Return whether a criterion is zerolm's own, so that the package's version identifies its scores."""
+    return CRITERIA[name].__module__.partition(".")[0] == zerolm.__name__
 
 
 def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:

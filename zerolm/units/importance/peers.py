@@ -21,29 +21,21 @@ from zerolm.units.within_layers import unit_of_role
 class CommonActivations:
     """Mean square of activations: COMPACT (arXiv 2509.06836), "common act^2".
 
-    I_m = sum_i w_i a_im^2 / sum_i w_i, where w_i is 0 for a token that was removed from the vocabulary, else
-    1. The paper prunes no attention. Here a KV group has the sum of the same over the outputs of its heads.
+    I_m = sum_i a_im^2 / n over the tokens of the vocabulary that is kept: others do not occur. The paper
+    prunes no attention. Here a KV group has the sum of the same over the outputs of its heads.
     """
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
-        self.sizes, self.count, self.sums = sizes, 0.0, zeros(layer)
+        self.sizes, self.count, self.sums = sizes, 0, zeros(layer)
 
-    def add(
-        self,
-        inputs: Mapping[str, Tensor],
-        weights: Mapping[str, Tensor],
-        counted: Tensor | None = None,
-    ) -> None:
-        """Add tokens; ``counted`` (n,) are w_i, where some are not 1. ``weights`` are not used."""
-        counted = torch.ones(len(inputs["o"])) if counted is None else counted
-        self.count += float(counted.sum())
+    def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+        self.count += len(inputs["o"])
         for role, sums in self.sums.items():
             x = inputs[role].float()
-            sums += (counted.to(x) @ x.square()).double()  # (k,)
+            sums += (x.new_ones(len(x)) @ x.square()).double()  # (k,)
 
     def importance(self) -> dict[str, Floats]:
-        count = max(self.count, 1.0)
-        return {role: summed(each / count, role, self.sizes) for role, each in self.sums.items()}
+        return {role: summed(each / max(self.count, 1), role, self.sizes) for role, each in self.sums.items()}
 
 
 class TwoSSP(OfSequences):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving import pace as pacing
+from zerolm.carving.amount import loss_by_twice
 from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
@@ -186,6 +187,16 @@ def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "child").exists()
     with pytest.raises(ValueError, match="--for chooses how much of a text is read"):
         carve(parent, keep_ffn=0.5, for_=5.0)
+
+
+@given(st.floats(0, 10), st.floats(0, 1e6), st.integers(4, 1 << 20), st.integers(2, 8))
+def test_twice_the_tokens_leave_what_the_law_says(a: float, b: float, tokens: int, fewer: int) -> None:
+    by_all, by_fewer = a + b / tokens, a + fewer * b / tokens
+    assert loss_by_twice(by_all, by_fewer, fewer) == pytest.approx(a + b / (2 * tokens), abs=1e-9)
+
+
+def test_more_tokens_never_cost() -> None:
+    assert loss_by_twice(0.2, 0.1, 4) == 0.2
 
 
 SHARES = st.dictionaries(

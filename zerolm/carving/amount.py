@@ -28,6 +28,14 @@ def tokens_wanted(checkpoint: Checkpoint) -> int:
     return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
 
 
+def loss_by_twice(loss: float, by_fewer: float, fewer: int) -> float:
+    """Return the loss with twice the tokens, from that with all and that with one in ``fewer`` of them.
+
+    The loss of a regression is a + b / n for n tokens.
+    """
+    return loss - max(0.0, by_fewer - loss) / (2 * (fewer - 1))
+
+
 def inputs_of(parent: Dimensions) -> int:
     """Return the number of inputs of the widest output matrix."""
     return max(parent.ffn, parent.heads * parent.head_size)

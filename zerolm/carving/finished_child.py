@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from zerolm.families.core_sizes import CoreSizes
 from zerolm.io.folders import REPORT, new_folder
 from zerolm.planning.part_costs import stored_bits
 from zerolm.planning.sizes import costs_of
-from zerolm.text.defaults import GENERATED
+from zerolm.text.defaults import GENERATED, NO_FILES
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.within_layers import UNITS
 
@@ -33,6 +34,8 @@ BY_WEIGHTS: Final = (
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
 IMATRIX: Final = "importances.imatrix"
+WORTH_TOKENS: Final = 0.02
+"""Smallest gain from twice the tokens that is reported, as a share of the loss."""
 
 
 def finished(carving: Carving, plan: PlannedChild) -> Carved:
@@ -152,7 +155,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     losses = dict(carved.losses)
     if losses and repaired.arrays and typed is None:
         losses["repaired"] = session.loss(cut, repaired)
-    notes = [carved.note, repaired.note]
+    notes = [carved.note, repaired.note, _more_tokens(carving, session, cut, repaired, losses)]
     if typed is not None:
         rows = rows_of(typed.types, carving.checkpoint)
         costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
@@ -190,6 +193,30 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
             check_unchanged(shard)  # else the child would be of two parents
     session.done()
     return carved
+
+
+def _more_tokens(
+    carving: Carving, session: Session, cut: Cut, repaired: Repaired, losses: Mapping[str, float]
+) -> str:
+    """Return a note on the gain from twice the tokens, where there are fewer than the parent needs."""
+    from zerolm.carving.amount import loss_by_twice, tokens_wanted
+    from zerolm.carving.session import FEWER
+
+    methods, loss = carving.methods, losses.get("repaired")
+    if loss is None or not repaired.arrays or carving.recipe is not None:
+        return ""
+    if methods.text in NO_FILES or methods.for_ is not None:
+        return ""
+    if session.tokens.count >= tokens_wanted(carving.checkpoint):
+        return ""
+    by_fewer = session.loss_by_fewer(cut, repaired.ridges)
+    by_twice = loss_by_twice(loss, by_fewer, FEWER)
+    if loss - by_twice < WORTH_TOKENS * loss:
+        return ""
+    return (
+        f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice the number about "
+        f"{by_twice:.3g}: --sequences {2 * methods.count}"
+    )
 
 
 def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:

@@ -69,6 +69,8 @@ SINK_BATCH: Final = 4
 them."""
 PER_COLUMN: Final = 2
 """Tokens for each column of the widest output matrix in the repair of plans before the choice."""
+FEWER: Final = 4
+"""For a short text, one in ``FEWER`` of its tokens gives the second point of the learning curve."""
 CACHE_FORMAT: Final = 10
 """Increased whenever cached values are computed, or stored, differently."""
 
@@ -354,6 +356,28 @@ class Session:
             caches[number].put("loss", rows[number])
             give_back()
         return [float(rows[number]["loss"]) for number in range(len(cuts))]
+
+    def loss_by_fewer(self, cut: Cut, ridges: Mapping[Place, Ridges]) -> float:
+        """Return the loss of a cut repaired on one in ``FEWER`` of the tokens to fit to.
+
+        ``ridges`` are those with all of them: noise, and with it the best ridge, is larger by the factor
+        ``FEWER``.
+        """
+        rule, more = self.methods.repair, sorted(ridges.items())
+        cache = self.cache("fewer", rule, self.pooling, self._weighing is None, *_options(cut), more)
+
+        def loss() -> Arrays:
+            self.progress("repairing on fewer tokens, for the learning curve")
+            fitted = self.divided.fitted
+            few = fitted.most(fitted.count // FEWER)
+            larger = {place: Ridges(*(FEWER * share for share in each)) for place, each in ridges.items()}
+            repaired = repair(self.model, cut, few, rule, fisher=self._weighing, ridges=larger)
+            give_back()
+            return {"loss": np.array(self._loss.of_cut(cut, repaired))}
+
+        row = cache.once("loss", loss)
+        give_back()
+        return float(row["loss"])
 
     @cached_property
     def moments(self) -> dict[str, list[GradientMoments]]:

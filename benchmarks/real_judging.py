@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from real_models import Parent
-from real_peers import PeerCut
+from real_peers import PeerCut, PeerNetwork
 from torch import Tensor
 
 from zerolm.checkpoints import Checkpoint
@@ -18,7 +18,6 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
 from zerolm.passes.divergence import kl, surprises
 from zerolm.text.tokens import Tokens
-from zerolm.units.pruning import enter, finish
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +73,8 @@ def of_peer(parent: Parent, cut: PeerCut) -> Network:
 
     def run(tokens: Tokens) -> Ran:
         blocks = Blocks(parent.model, tokens.batches(BATCH[parent.is_decoder]))
-        hidden = [enter(cut.cut, blocks.embed(index)) for index in range(len(blocks.batches))]
-        for kept in cut.cut.layers:
-            module = cut.layer(parent, kept.layer).module
-            hidden = [blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
-        return Ran(blocks, hidden, lambda index, states: finish(blocks, index, states, cut.cut, {}))
+        network = PeerNetwork(blocks, cut)
+        return Ran(blocks, network.states(), network.finish)
 
     return run
 

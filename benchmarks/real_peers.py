@@ -11,6 +11,7 @@ import torch
 from real_models import Parent, Sizes
 from torch import Tensor
 
+import zerolm
 from zerolm.architecture import Floats, Ints
 from zerolm.checkpoints import ledger_of
 from zerolm.io.cache import ArrayCache, Arrays
@@ -20,10 +21,10 @@ from zerolm.networks.roles import StockLayer, bias, layer_list, layer_of, matrix
 from zerolm.networks.stream import Stream
 from zerolm.passes.walk import input_norms, normalised, writers
 from zerolm.units.importance.activations import OfSequences
-from zerolm.units.importance.criteria import CRITERIA, criterion_of, definition_of
+from zerolm.units.importance.criteria import CRITERIA, criterion_of
 from zerolm.units.importance.peers import Flap
 from zerolm.units.kept_units import Cut, best
-from zerolm.units.pruning import carved_layer
+from zerolm.units.pruning import CarvedNetwork
 from zerolm.units.stream.narrowing import Basis, Width, energies
 
 BY_WEIGHTS: Final = ("capacity", "max_weight", "random")
@@ -60,17 +61,24 @@ class PeerCut:
     biases: Mapping[int, Tensor] = field(default_factory=dict)
     without_attention: frozenset[int] = frozenset()
 
-    def layer(self, parent: Parent, number: int) -> StockLayer:
+
+class PeerNetwork(CarvedNetwork):
+    """The network of a ``PeerCut``."""
+
+    def __init__(self, blocks: Blocks, peer: PeerCut) -> None:
+        super().__init__(blocks, peer.cut)
+        self.peer = peer
+
+    def layer(self, number: int) -> StockLayer:
         """Return a kept layer as this cut leaves it."""
-        kept = next(each for each in self.cut.layers if each.layer == number)
-        layer = carved_layer(parent.model, self.cut, kept)
+        layer = super().layer(number)
         with torch.no_grad():
-            if number in self.biases:
+            if number in self.peer.biases:
                 down: Any = layer.writers["down"]
-                added = self.biases[number].float()
+                added = self.peer.biases[number].float()
                 before = bias(down)
                 down.bias = torch.nn.Parameter(added if before is None else before + added, False)
-            if number in self.without_attention:
+            if number in self.peer.without_attention:
                 for parameter in layer.writers["o"].parameters():
                     parameter.zero_()
         return layer
@@ -94,8 +102,9 @@ class Scores:
 def scores_of(parent: Parent, text: str) -> Scores:
     """Return the scores of all methods by tokens of a text, from one pass, layer after layer."""
     tokens = parent.calibration(text)
-    versions = [definition_of(name) for name in BY_TOKENS]
-    cache = ArrayCache.of("real peers", parent.name, parent.dtype, tokens.digest(), BY_TOKENS, versions)
+    cache = ArrayCache.of(
+        "real peers", parent.name, parent.dtype, tokens.digest(), BY_TOKENS, zerolm.__version__
+    )
     stream, rows = Stream(Blocks(parent.model, tokens.batches(4))), list[Arrays]()
     for number in range(parent.sizes.depth):
         row = cache.get(f"layer-{number}")

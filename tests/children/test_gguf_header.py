@@ -157,8 +157,7 @@ def test_llama_cpp_takes_any_heads_of_a_llama_and_not_of_a_qwen2(tmp_path: Path)
     expected = {"llama": "opens", "qwen2-cut": "refuses", "qwen2-whole": "opens", "rest": "refuses"}
     assert {name: found[f"llama.cpp: {name}.gguf"].verdict for name in expected} == expected
     assert found["llama.cpp: llama.gguf"].known == "opened"
-    assert (found["llama.cpp: rest.gguf"].known, found["transformers"].verdict) == ("rules", "refuses")
-    assert found["vLLM"].verdict == "unknown"
+    assert found["llama.cpp: rest.gguf"].known == "rules"
 
 
 @needs_llama_cpp

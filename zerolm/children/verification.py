@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+SHOWN: Final = 1e-3
+"""Differences from this share of the largest output on are shown with their share: roundings of few bits."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class Verification:
 
     def text(self, source: str) -> str:
         """Return it in words; ``source`` is the network that the child was written from."""
-        parts = [f"outputs within {self.difference:.2g} of the {source}'s"]
+        share = f" ({self.relative:.1%} of the largest)" if self.relative >= SHOWN else ""
+        parts = [f"outputs within {self.difference:.2g} of the {source}'s{share}"]
         if self.by == "bytes":
             parts = [f"all bytes as the {source} has them"]
         if self.embeddings is not None:

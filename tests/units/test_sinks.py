@@ -1,5 +1,7 @@
 """Massive activations: planted ones are seen, with the neurons that write them, and nothing else is."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from transformers import PreTrainedModel
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import layer_list, layer_of, matrix, places_of
 from zerolm.networks.stream import Stream
-from zerolm.units.importance.sinks import sink_neurons
+from zerolm.units.importance.sinks import sink_neurons, sinks
 
 IDS = torch.randint(4, 60, (3, 12), generator=torch.Generator().manual_seed(0))
 IDS[:, 0] = 1
@@ -34,6 +36,7 @@ def planted(size: float) -> PreTrainedModel:
         for number in range(len(layer_list(network))):
             layer = layer_of(places_of(network), layer_list(network)[number])
             for out in (layer.writers["o"], layer.ffn_out):
+                assert out is not None
                 matrix(out)[2] = 0.0  # nothing else has that direction
         layer = layer_of(places_of(network), layer_list(network)[LAYER])
         for neuron, sign in zip(NEURONS, (1.0, -1.0), strict=True):
@@ -46,33 +49,67 @@ def planted(size: float) -> PreTrainedModel:
 
 
 def test_planted_neurons_are_seen_and_no_others() -> None:
-    neurons = sink_neurons(stream(planted(1e4)))
-    wanted = [list(NEURONS) if number == LAYER else [] for number in range(len(neurons))]
-    assert [part.tolist() for part in neurons] == wanted
+    found = sinks(stream(planted(1e4)))
+    assert [neurons.tolist() for neurons in found.neurons] == [
+        list(NEURONS) if number == LAYER else [] for number in range(len(found.neurons))
+    ]
+    assert {(one.layer, one.channel) for one in found.massive} == {
+        (number, CHANNEL) for number in range(LAYER, len(found.neurons))
+    }
+    assert all((one.tokens, one.first) == (3, 3) for one in found.massive)
+    assert all(one.value > 100 and one.ratio > 1000 for one in found.massive)
+    sent = sink_neurons(stream(planted(1e4)))
+    assert [part.tolist() for part in sent] == [part.tolist() for part in found.neurons]
 
 
-def test_only_neurons_that_write_most_of_it_count() -> None:
+def test_they_are_what_a_whole_pass_shows() -> None:
+    """Against hidden states of transformers, whose median and largest value are those that are told."""
+    network = planted(1e4)
+    with torch.no_grad():
+        states = network(input_ids=IDS, output_hidden_states=True).hidden_states
+    behind = states[LAYER + 1]
+    largest = behind.flatten()[behind.abs().argmax()]
+    (one,) = [one for one in sinks(stream(network, batch=3)).massive if one.layer == LAYER]
+    assert one.value == pytest.approx(float(largest), rel=1e-4)
+    assert one.ratio == pytest.approx(float(largest.abs() / behind.abs().median()), rel=1e-3)
+
+
+def test_a_super_weight_is_the_entry_that_writes_most() -> None:
     network = planted(1e4)
     with torch.no_grad():
         layer = layer_of(places_of(network), layer_list(network)[LAYER])
+        assert layer.ffn_out is not None
         matrix(layer.ffn_out)[CHANNEL, NEURONS[1]] *= 1e-3
-    assert sink_neurons(stream(network))[LAYER].tolist() == [NEURONS[0]]
+    found = sinks(stream(network))
+    (weight,) = found.weights
+    assert (weight.layer, weight.channel, weight.neuron) == (LAYER, CHANNEL, NEURONS[0])
+    assert weight.weight == pytest.approx(1e4)
+    assert weight.weight * weight.input == pytest.approx(weight.output, rel=0.02)
+    assert [part.tolist() for part in found.neurons] == [
+        [NEURONS[0]] if number == LAYER else [] for number in range(len(found.neurons))
+    ]
 
 
 def test_what_cancels_a_massive_activation_is_a_sink_too() -> None:
     network = planted(1e4)
     with torch.no_grad():
-        first, last = (layer_of(places_of(network), layer_list(network)[n]) for n in (LAYER, LAYER + 1))
+        first, last = (
+            layer_of(places_of(network), layer_list(network)[number]) for number in (LAYER, LAYER + 1)
+        )
         for ours, theirs in zip((*first.ffn_in, first.ffn_out), (*last.ffn_in, last.ffn_out), strict=True):
+            assert ours is not None
+            assert theirs is not None
             matrix(theirs).copy_(matrix(ours))
         matrix(last.ffn_out).neg_()  # type: ignore[arg-type]
         for part in map(matrix, last.ffn_in):  # of the normalised stream the massive channel is nearly all
             part[list(NEURONS), CHANNEL] = part[list(NEURONS), 2]
-    assert sink_neurons(stream(network))[LAYER + 1].tolist() == list(NEURONS)
+    found = sinks(stream(network))
+    assert found.neurons[LAYER + 1].tolist() == list(NEURONS)
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "gpt2"])
 def test_a_network_without_any_has_none(name: str) -> None:
-    neurons = sink_neurons(stream(model(name)))
-    assert not any(len(part) for part in neurons)
-    assert all(part.dtype == np.int64 for part in neurons)
+    found = sinks(stream(model(name)))
+    assert found.massive == found.weights == ()
+    assert not any(len(part) for part in found.neurons)
+    assert all(part.dtype == np.int64 for part in found.neurons)

@@ -30,7 +30,7 @@ from timing import one_thread
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
@@ -148,7 +148,10 @@ class Parent:
 
         That is by llama.cpp, of a ``file`` or of one that is written.
         """
-        lost = {"bytes": typed.bytes, "kl": typed.loss(self.judged, repaired)}
+        lost = {
+            "bytes": typed.bytes,
+            "kl": self.judged.of_network(ReadBack(self.judged.blocks, typed, repaired)),
+        }
         if self.encodes:
             with tempfile.TemporaryDirectory(dir=self.work) as scratch:
                 if file is None:
@@ -274,7 +277,8 @@ class Parent:
         plan: TypedPlan = plans[number % len(plans)]
         cut = planner.narrowed(plan)
         weighed = self.session.weighed(cut, Repaired())
-        measured = TypedChild(weighed, plan.types).loss(self.glance, Repaired())
+        typed = TypedChild(weighed, plan.types)
+        measured = self.glance.of_network(ReadBack(self.glance.blocks, typed, Repaired()))
         return {"share": share, "foretold": plan.loss, "measured": measured}
 
 

@@ -209,7 +209,7 @@ def test_what_a_search_cannot_be_told(
         zerolm(*SEARCH, option, file, "--corpus", "lm1b").refused("corpus 'wt103'", "'lm1b'")
     zerolm("search", "llama", option, file).refused("space 'gpt2'", "'llama'")
     zerolm(*SEARCH, option, "").refused(f"{option[2:]} names no file")
-    nothing = "regular file" if option == "--labels" else "does not exist"
+    nothing = "it is a folder" if option == "--labels" else "does not exist"
     zerolm(*SEARCH, option, str(tmp_path)).refused(nothing)
     zerolm(*SEARCH, option, str(tmp_path / "none.csv")).refused("none.csv")
     zerolm(*SEARCH, option, file, "--max-params", "10").refused("at least")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from covering import chosen, in_gguf, in_orders
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
@@ -30,7 +31,7 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 from gguf_parents import LAYERS, WRITTEN, in_blocks, parent_of
 
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import TypedChild
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import WeighedChild
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.checkpoints.gguf.header import read_gguf_header
@@ -39,10 +40,17 @@ from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.check import COARSELY, NOISIEST, check
 from zerolm.children.gguf.file_tensors import matrices
 from zerolm.children.gguf.write import write
+from zerolm.children.verify import outputs
 
 KEPT: Final = SizeRequest.of({"all": 1}, {"max_weight_bytes": 1 << 22})
 GATED_DELTA: Final = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 """What is rounded in them is divided by lengths that are small in random models."""
+
+
+def sent(model: PreTrainedModel, typed: TypedChild, ids: Tensor) -> Tensor:
+    """Return the output of a child as read back for ids (1, t)."""
+    network = ReadBack(Blocks(model, [{"input_ids": ids}]), typed, Repaired())
+    return outputs(network.finish(0, network.states()[0]))
 
 
 def part_of(checkpoint: Checkpoint) -> Cut:
@@ -104,9 +112,7 @@ def test_llama_cpp_reads_measured_types(name: str, kinds: tuple[str, ...], cut: 
         assert {BY_NUMBER[header.types[each.name]].name for each in every} == {types[place]}
     written, model = WrittenChild(weighed, types, file), open_model(checkpoint)
     written.check()
-    proof = check(
-        file, lambda ids: written.output(Blocks(model, [{"input_ids": ids}]), Repaired()), None, tolerance=1e9
-    )
+    proof = check(file, lambda ids: sent(model, written, ids), None, tolerance=1e9)
     exact = 1e-2 if name in GATED_DELTA else 5e-3
     # readers round activations to 8 bits beside quantised weights; tiny outputs show it more than large ones
     assert proof.relative < (exact if kinds == ("F16",) else 2 * COARSELY)
@@ -143,15 +149,15 @@ def test_a_wrong_order_is_refused_whatever_rounding_explains(name: str, tmp_path
     typed = TypedChild(right, dict.fromkeys(right.matrices, "Q8_0"))
     model = open_model(checkpoint)
 
-    def sent(ids: Tensor) -> Tensor:
-        return typed.output(Blocks(model, [{"input_ids": ids}]), Repaired())
+    def output(ids: Tensor) -> Tensor:
+        return sent(model, typed, ids)
 
     write(other.child, file, typed=TypedChild(other, typed.types))
     with pytest.raises(ValueError, match=r"llama\.cpp's logits differ from the carved parent's"):
-        check(file, sent, None)
+        check(file, output, None)
     file.unlink()
     write(right.child, file, typed=typed)
-    assert check(file, sent, None).relative < NOISIEST
+    assert check(file, output, None).relative < NOISIEST
 
 
 @pytest.mark.parametrize("name", chosen(WRITTEN, in_gguf))

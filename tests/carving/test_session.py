@@ -68,7 +68,7 @@ def test_random_tokens_are_none_that_no_text_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "others", "foretold"),
+    ("name", "others", "predicted"),
     [
         ("llama", {"shape": "per-layer"}, "predicted_repaired"),
         ("llama", {}, "predicted"),
@@ -76,10 +76,12 @@ def test_random_tokens_are_none_that_no_text_holds(tmp_path: Path) -> None:
         ("bert", {"shape": "per-layer"}, "predicted"),
     ],
 )
-def test_losses_say_if_repaired(name: str, others: dict[str, Any], foretold: str, tmp_path: Path) -> None:
+def test_the_name_of_a_predicted_loss(
+    name: str, others: dict[str, Any], predicted: str, tmp_path: Path
+) -> None:
     parent = saved(tmp_path / "parent", name)
     wishes = {"budgets": {"max_params": "0.9x"}, "text": "random", "sequences": 12, "length": 12}
-    assert list(carve(parent, **wishes, **others).losses) == [foretold, "measured"]
+    assert list(carve(parent, **wishes, **others).losses) == [predicted, "measured"]
 
 
 @pytest.mark.parametrize(("name", "repair"), [("llama", "least-squares"), ("bert", "none")])

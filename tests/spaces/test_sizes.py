@@ -192,7 +192,7 @@ EVERY = pytest.mark.parametrize("decoder", decoders().values(), ids=decoders().k
 
 
 def config(decoder: Decoder) -> dict[str, object]:
-    """Return what its ``config.json`` says of its shape."""
+    """Return the shape in its ``config.json``."""
     biases = {"attention_bias": False} if decoder.family == "olmo" else {}
     return {
         "vocab_size": decoder.vocab, "hidden_size": decoder.choices["hidden"],

@@ -126,9 +126,8 @@ class CarvingWork:
         return sum(seconds for part, seconds in parts.items() if part not in OF_PLANS)
 
     def measuring(self, pace: Pace, plans: int) -> float:
-        """Return the seconds to repair and measure this number of plans."""
-        of_two = replace(self, plans=2).seconds(pace, self.methods.count)[MEASURED]
-        return plans * of_two / 2
+        """Return the seconds to repair and measure this number of plans; 0 for a single one."""
+        return replace(self, plans=plans).seconds(pace, self.methods.count).get(MEASURED, 0.0)
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the total seconds, with this number of sequences, by default that of its methods."""

@@ -168,7 +168,7 @@ def planned(carving: Carving) -> PlannedChild:
 
 
 def _may_differ(size: SizeRequest) -> bool:
-    """Return whether layers may have separate sizes, or equal ones."""
+    """Return whether the request allows separate sizes of layers as well as equal ones."""
     return not size.is_uniform and size.space is None
 
 

@@ -96,11 +96,12 @@ def gather(path: Path) -> Evidence:
     ``ValueError`` where it is no checkpoint.
     """
     if path.is_file() and path.suffix == ".gguf":
-        return Evidence(path.parent, {}, {}, None, None, Flaws("", "", ""), (), (path.name,), ())
+        none = Flaws("", "", "")
+        return Evidence(path.parent, {}, {}, None, None, none, pickles=(), ggufs=(path.name,), stray=())
+    if not path.is_dir():
+        kind = "is neither a folder nor a GGUF file" if path.exists() else "does not exist"
+        raise ValueError(f"{str(path)!r} {kind}")
     folder = path
-    if not folder.is_dir():
-        kind = "is neither a folder nor a GGUF file" if folder.exists() else "does not exist"
-        raise ValueError(f"{str(folder)!r} {kind}")
     if not (folder / "config.json").exists():
         check_complete(folder)
         if not _names(folder, "*.safetensors", "*.gguf", INDEX):

@@ -182,24 +182,18 @@ def facts_of(evidence: Evidence) -> dict[str, Any]:
 def facts_of_file(evidence: Evidence) -> dict[str, Any]:
     """Return the facts about the first GGUF file, with its parts; zeros where it is not sound."""
     model, _ = tried(partial(read_gguf, evidence.folder / evidence.ggufs[0]))
-    weights, size = Counter[str](), 0
-    if model is not None:
-        header = model.header
-        for name, shape in header.tensors.items():
-            kind = BY_NUMBER.get(header.types[name])
-            weights[kind.name if kind else f"type {header.types[name]}"] += math.prod(shape)
-        size = sum(end - start for start, end in header.places.values())
-    return {
-        "model_type": model.header.architecture if model else None,
-        "architectures": [],
-        "tensors": len(model.header.tensors) if model else 0,
+    if model is None:
+        return facts_of(evidence)
+    header, weights = model.header, Counter[str]()
+    for name, shape in header.tensors.items():
+        kind = BY_NUMBER.get(header.types[name])
+        weights[kind.name if kind else f"type {header.types[name]}"] += math.prod(shape)
+    return facts_of(evidence) | {
+        "model_type": header.architecture,
+        "tensors": len(header.tensors),
         "weights": sum(weights.values()),
-        "bytes": size,
+        "bytes": sum(end - start for start, end in header.places.values()),
         "dtypes": dict(weights),
-        "tied": None,
-        "tensor_parallel": None,
-        "pickles": list(evidence.pickles),
-        "gguf": list(evidence.ggufs),
     }
 
 

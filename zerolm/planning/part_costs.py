@@ -90,9 +90,9 @@ class PartCosts:
     outside: Ints
 
     @property
-    def alike(self) -> LayerCosts | None:
-        """The costs common to all layers; None where they differ."""
-        return self.layers[0] if len({id(layer) for layer in self.layers}) == 1 else None
+    def are_alike(self) -> bool:
+        """Whether all layers have the same costs."""
+        return len({id(layer) for layer in self.layers}) == 1
 
     @property
     def fixed(self) -> Ints:

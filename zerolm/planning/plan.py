@@ -111,7 +111,7 @@ def plan_uniform(
     kept = np.sort(np.moveaxis(order, 0, -1)[tuple(at)][: depths[d]]).tolist()
     named = dict(zip(COSTS, costs[d, *at].tolist(), strict=True))
     cut = Cut.of(parent, kept, lambda layer: sizes, criterion.choose)
-    optimal = part_costs.alike is not None or depths.tolist() == [parent.depth]
+    optimal = part_costs.are_alike or depths.tolist() == [parent.depth]
     return Planned(cut, named, float(scores[d, *at]), optimal)
 
 

@@ -146,10 +146,9 @@ def columns_of(cut: Cut) -> int:
 class Walk:
     """The parent and the carved network together, layer after layer.
 
-    ``layers`` are those to solve, the number of the parent's for the input of an untied head. Matrices are
-    fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden
-    states of all tokens (six where the stream is narrower), one carved layer, and the moments of its output
-    matrices.
+    ``layers`` are those to solve; the input of an untied head has the number of the parent's layers. Matrices
+    are fitted to the first ``fitted`` batches; the others are held out. Memory holds five hidden states of
+    all tokens (six where the stream is narrower), one carved layer, and the moments of its output matrices.
     """
 
     def __init__(

@@ -289,18 +289,14 @@ class CarvingReport(CarvedAndHealed, Report):
 
     def heading(self) -> Heading:
         notes = [UNMEASURED] * (not self.losses) + [PLAN] * (not self.verified)
-        costs = [self.costs[name]["params"] for name in ("child", "parent")]
-        is_whole = bool(self.types) and costs[0] == costs[1]
-        size = (
-            f"in {self._share('weight_bytes')} of its bytes"
-            if is_whole
-            else (f"cut to {self._share('params')} of its parameters")
-        )
+        size = f"cut to {self._share('params')} of its parameters"
+        if self.types and self.costs["child"]["params"] == self.costs["parent"]["params"]:
+            size = f"in {self._share('weight_bytes')} of its bytes"
         return Heading(
             f"{base_name(self.parent)} {size}",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
             " ".join(map(sentence, filter(None, [self.stream_widths.line(), *self._outcome()]))),
-            trust=" ".join([*notes, *map(sentence, filter(None, self.note.split("; ")))]),
+            trust=" ".join([*notes, *map(sentence, self.remarks)]),
         )
 
     def sheets(self) -> list[Sheet]:

@@ -16,8 +16,6 @@ from zerolm.io.files import read_text, write_json
 from zerolm.settings import shown
 
 MAX_CONFIG_BYTES: Final = 1 << 20
-LONGEST: Final = MAX_CONFIG_BYTES
-"""Characters of a line, at most."""
 HERE: Final = "{here}/"
 """In the place of the folder that a configuration lies in."""
 ORIGIN: Final = ("zerolm", "machine", "date")
@@ -124,7 +122,7 @@ def write_run(file: Path, document: Mapping[str, Any], configuration: Mapping[st
 def _line(name: str, value: Any) -> str:
     """Return a setting in one line: its lists in brackets, long texts not folded."""
     flow = None if isinstance(value, list) else False
-    return yaml.safe_dump({name: value}, allow_unicode=True, default_flow_style=flow, width=LONGEST)
+    return yaml.safe_dump({name: value}, allow_unicode=True, default_flow_style=flow, width=MAX_CONFIG_BYTES)
 
 
 def _plain(value: Any) -> Any:

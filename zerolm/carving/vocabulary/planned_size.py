@@ -45,6 +45,7 @@ class BestByTokens:
     def __init__(self, carving: Carving) -> None:
         """Open it; ``ValueError`` where a request to compare tokens cannot be followed."""
         self.carving, reason = carving, why_tokens_are_kept(carving)
+        self._plans: dict[int, Planned] = {}
         if carving.size.vocabulary.size == AUTO and reason:
             raise ValueError(
                 f"--keep-vocab {AUTO} does not compare tokens with other units under {reason}: prune them "
@@ -84,10 +85,14 @@ class BestByTokens:
         Its score is minus the loss of all other cuts, and of types, in nats per token; for an encoder 1 -
         cosine.
         """
-        by, child = self.by, self._sized(self.whole, tokens)
-        if child.typing is not None:
-            return child.typing.predicted(by)[0]
-        return plan_of(child.checkpoint, by, child.size, child.costs)
+        if tokens not in self._plans:
+            by, child = self.by, self._sized(self.whole, tokens)
+            self._plans[tokens] = (
+                plan_of(child.checkpoint, by, child.size, child.costs)
+                if child.typing is None
+                else child.typing.predicted(by)[0]
+            )
+        return self._plans[tokens]
 
     def measured(self, tokens: int) -> float | None:
         """Return the measured loss of the best child with this number of tokens after repair, as ``best``.
@@ -161,7 +166,7 @@ def with_measured(
     loss is accurate. Measured losses are a multiple of predicted ones that is similar for sizes nearby, so
     that each measurement corrects the other sizes.
     """
-    rows = {one.size: one for one in sorted(tried, key=lambda one: one.size)}
+    rows = {one.size: one for one in tried}
     settled = {one.size for one in tried if one.rest == 0}
     shares: dict[int, float] = {}  # logarithms
 
@@ -182,7 +187,7 @@ def with_measured(
             rows[size] = replace(rows[size], measured=loss * scale)
             shares[size] = math.log(max(loss * scale, TINY) / rows[size].rest)
     best = best_size([one for one in rows.values() if one.size in settled], before)
-    return [rows[one.size] for one in tried], best
+    return [*rows.values()], best
 
 
 def best_size(tried: Sequence[TriedSize], before: float) -> int:

@@ -18,7 +18,7 @@ from forked import contents, die, in_another_process, killed_at
 from tiny import saved
 
 import zerolm
-from zerolm.carving.pace import Pace
+from zerolm.carving.pace import FISHER, SCORING, CarvingWork, Pace
 from zerolm.carving.request import MethodRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, writer
@@ -27,7 +27,9 @@ from zerolm.networks.blocks import Blocks
 from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import silent
 from zerolm.registry import Entry
+from zerolm.text.defaults import GENERATED
 from zerolm.units.importance.criteria import CRITERIA
+from zerolm.units.kept_units import dimensions
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 WISHES: dict[str, Any] = {
@@ -186,6 +188,31 @@ def test_another_choice_measures_what_depends_on_it(
 
 def test_the_first_time_everything_is_measured(first: tuple[Path, Path, set[str]]) -> None:
     assert first[2] == {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}
+
+
+def test_stored_passes_take_no_time(parent: Path) -> None:
+    checkpoint = Checkpoint.open(parent)
+    request = MethodRequest(criterion="surgeon", text="random", sequences=12, length=12)
+    methods = methods_of(SizeRequest(), request)
+    work = CarvingWork(dimensions(checkpoint), methods, narrows=False, plans=1, is_written=False)
+    pace = Pace(1e-3, 4e-3, 1e-4, 1e-12, 1e-12)
+    first = work.seconds(pace, 12)
+
+    def shares(**changes: Any) -> dict[str, float]:
+        return Session(checkpoint, replace(methods, **changes), silent).stored_shares()
+
+    assert shares() == {SCORING: 1.0, FISHER: 1.0}
+    assert shares(seed=1) == {SCORING: 0.0, FISHER: 0.0}
+    assert shares(text=GENERATED) == {}
+    run = Session(checkpoint, methods, silent)
+    folder = run.cache("importances", "surgeon", run.pooling).folder
+    assert folder is not None
+    (folder / "layer-2.npz").unlink()
+    depth = work.parent.depth
+    assert shares() == {SCORING: (depth - 1) / depth, FISHER: 1.0}
+    again = replace(work, stored=shares())
+    assert again.seconds(pace, 12) == first | {SCORING: pytest.approx(first[SCORING] / depth), FISHER: 0.0}
+    assert again.seconds(pace, 5) == work.seconds(pace, 5)  # other sequences are other passes
 
 
 def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

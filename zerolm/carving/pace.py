@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import torch
@@ -65,6 +65,8 @@ class Pace:
     operation: float
 
 
+SCORING: Final = "scoring units"
+FISHER: Final = "Fisher information"
 MEASURED: Final = "measuring the best plans"
 OF_PLANS: Final = (MEASURED, "repair", "losses")
 """The parts of a carving that follow the plans."""
@@ -76,7 +78,8 @@ class CarvingWork:
 
     ``plans`` is the number of best plans; several are repaired and measured before the choice. ``types`` is
     the number of quantisation types to choose from, ``with_gradients`` if these need the gradients of
-    weights. With a large ``vocab`` only some positions are predicted.
+    weights. With a large ``vocab`` only some positions are predicted. ``stored`` are the shares of parts, by
+    name, that an earlier run on the same sequences has left in the cache.
     """
 
     parent: Dimensions
@@ -87,6 +90,7 @@ class CarvingWork:
     types: int = 0
     vocab: int = 0
     with_gradients: bool = False
+    stored: Mapping[str, float] = field(default_factory=dict)
 
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
         """Return the seconds of each part of the work, with this number of calibration sequences."""
@@ -98,11 +102,11 @@ class CarvingWork:
         share = 1 / predicted_step(self.vocab)
         back = there + depth * pace.back + share * BACK_HEAD * pace.head
         by_gradients = needs_gradients(methods.criterion)
-        parts = {"scoring units": fitted * there + by_gradients * self._elimination(pace, fitted)}
+        parts = {SCORING: fitted * there + by_gradients * self._elimination(pace, fitted)}
         if methods.text == GENERATED:
             parts["sampling a text"] = STEPS * tokens * (there + pace.head)
         if self.narrows or by_gradients or self.types:
-            parts["Fisher information"] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
+            parts[FISHER] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
         if self.with_gradients:
             parts["gradients of weights"] = min(fitted, DECODER_TOKENS) * WITH_WEIGHTS * back
         if methods.plan == PRICES:
@@ -118,7 +122,8 @@ class CarvingWork:
         if repairs:
             parts["repair"] = again * self._repair(pace, fitted + held, SOLVED)
         parts["losses"] = (1 + repairs) * judged
-        return parts
+        stored = self.stored if sequences == methods.count else {}
+        return {part: seconds * (1.0 - stored.get(part, 0.0)) for part, seconds in parts.items()}
 
     def planning(self, pace: Pace) -> float:
         """Return the seconds of planning: all but measuring, repairing and judging plans."""

@@ -133,6 +133,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
         0 if carving.typing is None else len(carving.typing.types),
         carving.checkpoint.layout.vocab,
         carving.weighs_by_gradients,
+        session.stored_shares(),
     )
 
 

@@ -21,7 +21,7 @@ from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_m
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.loss import FINAL_TOKENS, LOSS_BATCH, Loss
-from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
+from zerolm.carving.pace import FISHER, PACED_TOKENS, SCORING, Pace, measured_pace
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
@@ -39,7 +39,7 @@ from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.stream import Stream
 from zerolm.networks.threads import use_idle_processors
 from zerolm.passes.fisher import Fisher
-from zerolm.passes.loss_moments import LossMoments, loss_moments
+from zerolm.passes.loss_moments import MOMENT_BATCH, MOMENT_TOKENS, LossMoments, loss_moments
 from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_losses
 from zerolm.planning.loss_table import LossTable
 from zerolm.progress import Progress
@@ -206,11 +206,15 @@ class Session:
             with_stream=self.checkpoint.family.cut.hidden,
             with_matrices=self._with_types,
             pooling=self.pooling,
-            cache=self.cache("loss moments", self.pooling, self._with_types),
+            cache=self._moments_cache,
             progress=self.progress,
         )
         give_back()
         return moments
+
+    @property
+    def _moments_cache(self) -> ArrayCache:
+        return self.cache("loss moments", self.pooling, self._with_types)
 
     @property
     def _weighing(self) -> Fisher | None:
@@ -222,12 +226,30 @@ class Session:
         """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
         fisher = self.fisher if needs_gradients(name) else None
-        key = "importances", name, self.pooling if fisher else None
-        cache = self.cache(*key) if is_built_in(name) else ArrayCache()  # a plug-in may have changed
-        scores = importances(
-            self.model, self.divided.fitted, name, fisher=fisher, cache=cache, progress=self.progress
-        )
+        tokens, cache = self.divided.fitted, self._scores_cache
+        scores = importances(self.model, tokens, name, fisher=fisher, cache=cache, progress=self.progress)
         return Additive(self._with_sinks(scores) if fisher else scores)
+
+    @property
+    def _scores_cache(self) -> ArrayCache:
+        name = self.methods.criterion
+        if not is_built_in(name):
+            return ArrayCache()  # a plug-in may have changed
+        return self.cache("importances", name, self.pooling if needs_gradients(name) else None)
+
+    def stored_shares(self) -> dict[str, float]:
+        """Return the shares of passes that an earlier run has left in the cache, by name in ``CarvingWork``.
+
+        A text that the parent generates is not sampled for it: nothing counts as stored then.
+        """
+        if self.methods.text == GENERATED:
+            return {}
+        scores, depth = self._scores_cache, dimensions(self.checkpoint).depth
+        layers = sum(scores.get(f"layer-{layer}") is not None for layer in range(depth))
+        sums = self._moments_cache.get("sums")
+        batches = self.divided.fitted.most(MOMENT_TOKENS).filled(MOMENT_BATCH)
+        done = 0 if sums is None else int(sums["batches"])
+        return {SCORING: layers / depth, FISHER: done / len(batches)}
 
     def _with_sinks(self, scores: dict[str, list[Floats]]) -> dict[str, list[Floats]]:
         """Return scores of units in which the neurons that write massive activations rank first.

@@ -143,7 +143,7 @@ def peer_rows(
         cuts = [peer_cut(parent, method, fewer, scores) for method in group]
         choosing = time.process_time() - start
         start = time.process_time()
-        measured = judged(parent, text, [of_peer(parent, cut) for cut in cuts])
+        measured = judged(parent, parent.unseen(text), [of_peer(parent, cut) for cut in cuts])
         took = time.process_time() - start
         for method, cut, figures in zip(group, cuts, measured, strict=True):
             params, body = params_of(parent, cut)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -62,6 +63,8 @@ def command_rows(parent: Parent, store: Parts) -> None:
             line = [*command.line(parent, earlier), "--out", str(child)]
             took = store.measured(f"{name} took", partial(ran, line))
             store.measured(name, partial(of_child, parent, child, took))
+        if command.has_text and command.verb == "carve" and child.exists():
+            store.measured(f"{name} unread", partial(of_unread, parent, child))
         earlier = str(child)
 
 
@@ -72,8 +75,16 @@ def name_of(command: Command) -> str:
 def of_child(parent: Parent, child: Path, took: dict[str, Any]) -> dict[str, Any]:
     """Return what a child loses on an unseen text, its parameters, and what it ``took`` to make."""
     checkpoint = Checkpoint.open(child)
-    (figures,) = judged(parent, parent.calibrated, [written(parent, checkpoint)])
+    (figures,) = judged(parent, parent.unseen(parent.calibrated), [written(parent, checkpoint)])
     return {**figures, "params": sizes_of(parent, checkpoint).params, **took}
+
+
+def of_unread(parent: Parent, child: Path) -> dict[str, float]:
+    """Return what a child loses on parts of its calibration text that its command did not read."""
+    read = json.loads((child / "recipe.json").read_text("utf-8"))["calibration"]
+    tokens = parent.unread(read["sequences"], read["length"])
+    (figures,) = judged(parent, tokens, [written(parent, Checkpoint.open(child))])
+    return figures
 
 
 def printed_losses(row: dict[str, Any]) -> list[float]:

@@ -79,13 +79,12 @@ def of_peer(parent: Parent, cut: PeerCut) -> Network:
     return run
 
 
-def judged(parent: Parent, text: str, children: Sequence[Network]) -> list[dict[str, float]]:
-    """Return what children lose on an unseen text, with the parent's own figures.
+def judged(parent: Parent, tokens: Tokens, children: Sequence[Network]) -> list[dict[str, float]]:
+    """Return what children lose on unseen tokens, with the parent's own figures.
 
     Decoders: ``kl`` in nats a token, ``perplexity`` and ``parent``. Encoders: ``distance`` (1 - cosine) and
     ``nearest``, the mean share of the ten nearest sentences that are the parent's.
     """
-    tokens = parent.unseen(text)
     with torch.no_grad():
         networks = [whole(parent)(tokens), *(child(tokens) for child in children)]
         if parent.is_decoder:

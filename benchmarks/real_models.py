@@ -112,6 +112,14 @@ class Parent:
         """Return the tokens of a text that nothing was chosen by."""
         return self._tokens(text, "unseen", JUDGED)
 
+    def unread(self, read: int, length: int) -> Tokens:
+        """Return tokens of the calibration text between ``read`` sequences, spread evenly over it."""
+        file, count = str(text_file(self.calibrated, "cal")), 2 * read - self.is_decoder
+        tokens = tokens_of(self.checkpoint, file, sequences=count, length=length)
+        if len(tokens) < count:
+            raise SystemExit(f"{file} is too short: {read} sequences of {length} tokens leave little between")
+        return tokens.rows(range(1, count, 2)).most(2 * JUDGED)
+
     def _tokens(self, text: str, part: str, count: int) -> Tokens:
         """Return tokens of a file, which is tokenized once: it has millions."""
         file = text_file("python" if text == "chat" else text, part)

@@ -50,7 +50,7 @@ def ours_row(parent: Parent, share: float, method: str, texts: Sequence[str], st
     same = checkpoint.layout.vocab == parent.checkpoint.layout.vocab
     for text in missing:
         if same:
-            (figures,) = judged(parent, text, [written(parent, checkpoint)])
+            (figures,) = judged(parent, parent.unseen(text), [written(parent, checkpoint)])
         else:
             figures = by_bytes(parent, child, text)
         result = {**figures, "params": sizes.params, "body": sizes.body, "dtype": parent.dtype, **made}

@@ -112,6 +112,9 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
                         f"`{command.shown(name, text, earlier)}`",
                         f"{every[name]['sizes']['params'] / 1e6:.3g} to {row['params'] / 1e6:.3g}",
                         f"{', '.join(small(loss) for loss in printed_losses(row))} ({kind})",
+                        small(loss_of(unread))
+                        if (unread := every[name].get(f"{name_of(command)} unread"))
+                        else "",
                         unseen,
                         f"{row['minutes']:.1f}, {row['processor_minutes']:.1f}",
                         f"{row['peak_gb']:.1f}",
@@ -120,10 +123,11 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
             earlier = command.name.replace(" ", "-")
     yield (
         "Children as a user makes them. *Printed* are losses on held-out text: as cut, then repaired; of "
-        "`heal` before and after. Minutes are those of the clock and of the processor:"
+        "`heal` before and after; *unread* is the same loss on parts of that text that the command did not "
+        "read. Minutes are those of the clock and of the processor:"
     )
     yield ""
-    head = ["parent", "command", "M parameters", "printed", "unseen files", "minutes", "GB"]
+    head = ["parent", "command", "M parameters", "printed", "unread", "unseen files", "minutes", "GB"]
     yield from table(head, cells)
 
 

@@ -211,3 +211,6 @@ def test_a_folder_is_searched_on_the_text_that_was_held_out(tmp_path: Path) -> N
     Path(source).write_text("another text of other words " * 400)
     with pytest.raises(ValueError, match="is not the one that the supernet was trained on"):
         search_supernet(tmp_path / "supernet", ElasticSearch())
+    Path(source).unlink()
+    with pytest.raises(ValueError, match="trained the supernet: give one by --text"):
+        search_supernet(tmp_path / "supernet", ElasticSearch())

@@ -184,6 +184,29 @@ def test_a_criterion_of_a_plugin(
     assert left <= {"ledgers", "fingerprints"}, "what a finished repair needed is forgotten"
 
 
+BROKEN: dict[str, Callable[[Any, int], Any]] = {
+    "nothing": lambda shares, seed: None,
+    "no number": lambda shares, seed: 1 // 0,
+    "one kind": lambda shares, seed: Additive({"ffn": [np.ones(3)]}),
+    "few units": lambda shares, seed: Additive({kind: [np.ones(1) for _ in shares[kind]] for kind in shares}),
+    "no finite score": lambda shares, seed: Additive(
+        {kind: [np.full(len(parts[0].squares), np.nan) for parts in shares[kind]] for kind in shares}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_criterion_of_a_plugin_is_one_line(
+    case: str, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(criteria.CRITERIA, "_entries", dict(criteria.CRITERIA._entries))
+    criteria.CRITERIA.add(Entry("broken", BROKEN[case], "a plug-in"))
+    parent = saved(tmp_path / "parent", "llama")
+    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--criterion", "broken")
+    assert (ran.status, ran.err.strip().count("\n")) == (2, 0), ran.err
+    assert "criterion 'broken' fails with" in ran.err
+
+
 def test_all_criteria_say_where_they_come_from() -> None:
     assert {entry.name for entry in criteria.BUILT_IN} == {*criteria.WEIGHTS_ONLY, *criteria.WITH_TOKENS}
     assert all(entry.source for entry in criteria.BUILT_IN)

@@ -9,6 +9,7 @@ token: the loss increase of removing a unit when the others are refitted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -95,9 +96,28 @@ def is_built_in(name: str) -> bool:
 
 
 def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
-    """Return a criterion that needs only weights; raise ``ValueError`` for one that needs tokens."""
+    """Return a criterion that needs only weights; ``ValueError`` for one that needs tokens, or is broken."""
     if needs_tokens(name):
         raise ValueError(f"criterion {name!r} needs tokens")
-    criterion = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
-    assert isinstance(criterion, Criterion)
+    shares = weights.all_shares(checkpoint, ledger)
+    try:
+        criterion: Criterion = CRITERIA[name](shares, seed)
+        if not is_built_in(name):
+            _check(criterion, shares)
+    except Exception as error:  # a plug-in raises what it will
+        if is_built_in(name):
+            raise
+        reason = " ".join(str(error).split())
+        raise ValueError(f"criterion {name!r} fails with {type(error).__name__}: {reason}") from error
     return criterion
+
+
+def _check(criterion: Criterion, shares: weights.Shares) -> None:
+    """Raise ``ValueError`` where a criterion does not choose among all units of a layer, or score them."""
+    for kind, layers in shares.items():
+        for layer, parts in enumerate(layers):
+            units = len(parts[0].squares)
+            if list(criterion.choose(layer, kind, units)) != list(range(units)):
+                raise ValueError(f"of {units} {kind} in layer {layer} it does not choose all")
+            if not math.isfinite(criterion.score(layer, kind, units)):
+                raise ValueError(f"its score of {units} {kind} in layer {layer} is not finite")

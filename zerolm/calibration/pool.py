@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.calibration.dictionary import entry_values
@@ -90,6 +89,8 @@ class Labels:
     @property
     def warnings(self) -> Iterator[str]:
         """Yield warnings: of means, and of a direction by which larger networks are significantly worse."""
+        from scipy.stats import kendalltau  # slow to import
+
         if self.repeated:
             yield f"{self.repeated} results are of architectures given before: the mean of each counts"
         if (

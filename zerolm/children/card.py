@@ -32,6 +32,7 @@ llama-embedding -m {place} -p "A text."
 ```""",
 }
 """How llama.cpp runs a file, by the task of its family."""
+LOSS: Final[Mapping[Task, str]] = {"next": "KL in nats a token", "masked": "1 - cosine of embeddings"}
 
 
 def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int, task: Task = "next") -> str:
@@ -60,7 +61,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int, task: Tas
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name.replace('_', ' ')} {loss:.4g}" for name, loss in recipe["losses"].items())
     if losses:
-        lines += [f"loss on held-out text (KL in nats a token, or 1 - cosine): {losses}"]
+        lines += [f"loss on held-out text, {LOSS[task]}: {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
     embeds = auto == SENTENCES
     loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")

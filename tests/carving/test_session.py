@@ -197,6 +197,20 @@ def test_twice_the_tokens_leave_what_the_law_says(a: float, b: float, tokens: in
     assert loss_by_twice(by_all, by_fewer, fewer) == pytest.approx(a + b / (2 * tokens), abs=1e-9)
 
 
+@pytest.mark.parametrize(("words", "advice"), [(400, "--sequences 16"), (60, "give a longer text")])
+def test_advice_on_more_tokens_can_be_followed(
+    words: int, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    word_tokenizer(parent)
+    text = tmp_path / "text.txt"
+    text.write_text(" ".join(f"w{i * i % 61}" for i in range(words)))
+    monkeypatch.setattr(Session, "loss_by_fewer", lambda *_: 100.0)
+    note = carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=10).note
+    assert "on a quarter of the tokens it loses 100," in note
+    assert note.split("on twice the number about ")[1].split(": ")[1].startswith(advice)
+
+
 def test_more_tokens_never_cost() -> None:
     assert loss_by_twice(0.2, 0.1, 4) == 0.2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -66,7 +67,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int, task: Tas
     embeds = auto == SENTENCES
     loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")
     if is_gguf:
-        loading = LOADING_GGUF[task].format(place=plain(auto))
+        loading = LOADING_GGUF[task].format(place=shlex.quote(_printable(auto)))
     front = yaml.safe_dump(front_matter(recipe, embeds=embeds), allow_unicode=True, sort_keys=False)
     return "\n\n".join(
         [
@@ -157,5 +158,8 @@ def _origin(recipe: Mapping[str, Any]) -> str:
 
 def plain(text: str) -> str:
     """Return a text in one line, with the special characters of Markdown escaped."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(line.split()))
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(_printable(text).split()))
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -71,6 +71,21 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
     assert ours == theirs
 
 
+def test_a_recipe_counts_the_sequences_that_were_there(tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    word_tokenizer(parent)
+    text = tmp_path / "text"
+    text.write_text(" ".join(f"w{i * 7 % 64}" for i in range(400)))
+    recipe = tmp_path / "child" / "recipe.json"
+    carve(parent, recipe.parent, keep_ffn=0.5, text=text, sequences=1000, length=16)
+    count = json.loads(recipe.read_text())["calibration"]["sequences"]
+    assert 0 < count <= 400 // 16
+    assert f"{count} sequences of at most 16 tokens" in (recipe.parent / "README.md").read_text()
+    rebuild(recipe, parent, tmp_path / "again", text=text)
+    ours, theirs = (contents(folder)["model.safetensors"] for folder in (recipe.parent, tmp_path / "again"))
+    assert ours == theirs
+
+
 ENDLESS = {"text": None, "seed": 0, "sequences": 2**20, "length": 2**20}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no recipe": ({"format": "cake"}, "it is no recipe"),

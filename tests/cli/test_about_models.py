@@ -56,6 +56,7 @@ def test_no_energy_has_no_share() -> None:
 @pytest.mark.parametrize("name", ["llama", "bert"])
 def test_a_ledger_saves_loads_and_repeats(name: str, zerolm: Zerolm, tmp_path: Path) -> None:
     report = package.ledger(saved(tmp_path / "model", name))
+    assert report.heading().lead == str(tmp_path / "model")
     assert repr(report).startswith(f"{name} of 3 layers")
     check_report(report, zerolm, tmp_path / "out", ("seconds", "from_cache"))
     document = report.to_json()

@@ -179,15 +179,17 @@ def test_outputs_that_are_in_the_way(zerolm: Zerolm) -> None:
     Path("folder").mkdir()
     Path("folder/mine").write_text("mine")
     Path("link").symlink_to("folder")
+    Path("loop").symlink_to("loop")
     for out, words in (
         ("file", "is not a folder"),
         ("folder", "exists"),
         ("link", "is not a folder"),
+        ("loop", "is not a folder"),
         ("absent/child", "does not exist"),
         ("parent", "exists"),
     ):
         refused(zerolm, "carve", "parent", "--keep-ffn", "0.5", "--out", out, words=words)
-    for out in ("file", "folder", "link", "parent"):
+    for out in ("file", "folder", "link", "loop", "parent"):
         refused(zerolm, "carve", "parent", "--keep-ffn", "0.5", "--out", out, "--force", words="name another")
 
 

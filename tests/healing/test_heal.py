@@ -107,6 +107,9 @@ def test_families_formats(tmp_path: Path, made: Any, name: str, settings: dict[s
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert files == set(recipe["files"])
     assert str(tmp_path) not in (out / "recipe.json").read_text()
+    cards = [(folder / "README.md").read_text().splitlines() for folder in (child, out)]
+    streams = [[line for line in card if "residual stream" in line] for card in cards]
+    assert streams[0] == streams[1]
     opened = (AutoModel if name == "bert" else AutoModelForCausalLM).from_pretrained(out)
     assert all(bool(torch.isfinite(parameter).all()) for parameter in opened.parameters())
     assert difference(weights(out), weights(child)) > 1e-4

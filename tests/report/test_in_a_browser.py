@@ -266,7 +266,7 @@ def test_a_fragment_is_small_and_needs_no_script_or_style(made: Made, kind: str)
     assert not re.search(r'(fill|stroke)="(black|white|#fff|#000)"', fragment)
 
 
-@pytest.mark.parametrize("kind", ["search", "comparison", "carving", "doctor"])
+@pytest.mark.parametrize("kind", ["search", "comparison", "carving", "doctor", "healing"])
 def test_a_page_holds_no_undefined_number(made: Made, kind: str) -> None:
     text = re.sub(r"<(script|style)\b.*?</\1>", "", made.pages[kind], flags=re.DOTALL)
     assert not re.search(r">[^<]*\b(nan|inf)\b|\bNone<", text)

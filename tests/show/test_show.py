@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.show.charts import LINEAR, Axis, Bar, Bars, Dots, Limit, Line, Linked, Mark, Plot, Sign, axis
+from zerolm.show.charts import (
+    LINEAR,
+    Axis,
+    Band,
+    Bar,
+    Bars,
+    Dots,
+    Limit,
+    Line,
+    Linked,
+    Mark,
+    Plot,
+    Sign,
+    axis,
+)
 from zerolm.show.drawing import bars_html, chart_html
 from zerolm.show.plots import SPAN, place, plot_html
 from zerolm.show.sheet import Cell
@@ -50,6 +64,15 @@ def test_places_are_shares_of_the_width_and_pixels_of_the_height() -> None:
     )  # fmt: skip
     for words in ('d="M250 150h0M1000 0h0"', 'd="M250 150H1000V0"', 'x="25%" y="150"'):
         assert words in drawn
+
+
+@given(st.floats(-9, 9), st.floats(0, 9), st.booleans())
+def test_a_band_ends_with_its_axis(low: float, width: float, upright: bool) -> None:
+    drawn = plot_html(plot(Axis(0.0, 1.0, "x"), Band(low, low + width, "orange", upright), height=200))
+    path = re.search(r'd="M([^Z]*)Z"', drawn)
+    assert path
+    corners = [tuple(map(float, corner.split())) for corner in path[1].split("L")]
+    assert all(0 <= x <= SPAN and 0 <= y <= 200 for x, y in corners)
 
 
 def test_a_long_line_is_as_short_as_the_eye_sees_it() -> None:

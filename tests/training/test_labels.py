@@ -15,6 +15,7 @@ from label_training import SPACE, some_text
 from torch import nn
 
 from zerolm.architecture import Architecture
+from zerolm.costs import CostModel
 from zerolm.io.folders import locked
 from zerolm.networks.batch import NOTHING
 from zerolm.networks.build import build
@@ -222,6 +223,20 @@ def test_a_killed_run_goes_on_to_the_same_losses(
     assert [list(losses) for losses in again] == [list(losses) for losses in whole]
     for ours, theirs in zip(again, whole, strict=True):
         assert list(ours.values()) == pytest.approx(list(theirs.values()), abs=1e-6)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_what_memory_does_not_hold_is_not_begun(
+    jobs: int, text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    largest = max(CostModel().of(architecture)["params"] for architecture in few)
+    monkeypatch.setattr(labels, "free_memory", lambda: 16 * jobs * largest - 1)
+    with pytest.raises(ValueError, match=r"parameters fit" + (" with 3 jobs" if jobs > 1 else "$")):
+        train_all(runs(few), text, REQUEST, jobs=jobs)
+    monkeypatch.setattr(labels, "free_memory", lambda: 16 * largest)
+    assert len(train_all(runs(few), text, REQUEST)) == len(few)
+    monkeypatch.setattr(labels, "free_memory", lambda: 0)
+    assert len(train_all(runs(few), text, REQUEST)) == len(few)  # all are kept
 
 
 def test_jobs_change_nothing(

@@ -204,6 +204,25 @@ def test_some_positions_are_predicted_by_student_and_teacher_alike(every: int) -
     assert firsts == {*range(every)}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_states_of_another_width_are_fitted_beyond_the_rounding_of_what_is_stored(seed: int) -> None:
+    """Then the fit is the same wherever the states lie in memory, and a killed run starts from it again."""
+    torch.manual_seed(seed)
+    network, draws = model("llama", seed), torch.Generator().manual_seed(seed)
+    width, ids = network.config.hidden_size, torch.randint(0, 64, (4, LENGTH), generator=draws)
+    teacher = torch.randn(2, 4, LENGTH, 2 * width, generator=draws)
+    objective = Objective({"hidden": 1.0}, layers=((1, 0), (2, 1)))
+    student = Student(network, objective, (width, 2 * width))
+    stub: Any = SimpleNamespace(signals=lambda ids, numbers: {"hidden": list(teacher)})
+    student.balance(ids, ids[:, 0], stub)
+    with torch.no_grad():
+        states = network(input_ids=ids, output_hidden_states=True).hidden_states
+    ours = np.concatenate([states[place].flatten(0, 1).double().numpy() for place in (1, 2)])
+    wanted = np.linalg.lstsq(ours, teacher.flatten(0, 2).double().numpy())[0].T.astype(np.float32)
+    assert student.fit is not None
+    assert np.mean(student.fit.weight.detach().numpy() == wanted) > 0.99
+
+
 def test_a_teacher_is_run_once(tmp_path: Path) -> None:
     parent, sequences = model("llama"), data(request(6))
 

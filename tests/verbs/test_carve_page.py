@@ -8,10 +8,18 @@ import pytest
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.result import ChildExperts, ChildStream, ChildWidth, SpectrumRow
+from zerolm.carving.result import (
+    ChildExperts,
+    ChildStream,
+    ChildVocabulary,
+    ChildWidth,
+    SpectrumRow,
+    TriedSize,
+)
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
 from zerolm.verbs.carve import CarvingReport
+from zerolm.verbs.carve_parts import tokens_sheets
 from zerolm.verbs.carve_width import LOSS, LOST, StreamWidths
 from zerolm.verbs.report import Run
 
@@ -142,6 +150,12 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
     assert [next(iter(row)) for row in sheet.rows] == ["child, before", "child, after", "parent"]
     assert "kl 1.0000 to 0.2500" in repr(healed)
     assert "trained network" in repr(healed)
+
+
+def test_sizes_of_the_vocabulary_are_in_the_unit_of_a_decoder_where_all_tokens_stay() -> None:
+    tokens = ChildVocabulary(64, 64, sizes=[TriedSize(64, 1000, 0.0, 0.1), TriedSize(32, 900, 0.2, 0.0)])
+    (sheet,) = tokens_sheets(tokens)
+    assert "bits a byte" in sheet.title
 
 
 def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:

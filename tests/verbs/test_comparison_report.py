@@ -91,6 +91,12 @@ def test_one_section_a_view(found: Comparison) -> None:
     assert "<h2>decoders <" in text
 
 
+def test_views_and_benchmarks_are_counted(found: Comparison) -> None:
+    assert "4 views of 2 benchmarks" in BenchReport(found).heading().lead
+    alone = BenchReport(replace(found, sections=found.sections[-1:]))
+    assert "1 view of 1 benchmark." in alone.heading().lead
+
+
 def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(found: Comparison) -> None:
     page, verdicts = Page(page_of(found)), set()
     for section, shown in zip(found.sections, page.tables, strict=True):

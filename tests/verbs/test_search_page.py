@@ -55,6 +55,16 @@ def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
     assert "max_params: 900k" in page
 
 
+def test_one_depth_and_width_are_no_landscape(result: SearchReport) -> None:
+    alone = replace(result, plateau=replace(result.plateau, landscape=result.plateau.landscape[:1]))
+    assert "How flat the optimum is" not in alone.page()
+
+
+def test_without_baselines_no_mark_is_explained(result: SearchReport) -> None:
+    assert "chosen by baselines" in result.page()
+    assert "chosen by baselines" not in replace(result, baselines=[]).page()
+
+
 @pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
     make: Callable[[], SearchReport], zerolm: Zerolm, here: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,7 +183,7 @@ def _check_place(destination: Destination, parent: str | Path, file: Path | None
     place = destination.folder
     if place is None:
         return
-    if file is not None and file.resolve().is_relative_to(place.resolve()):
+    if file is not None and file.resolve().is_relative_to(os.path.realpath(place)):
         raise ValueError(f"output {str(place)!r} holds the parent, which is never touched; name another")
     if Path(parent).is_dir() and not place.exists():
         _check_outside(place, Path(parent))
@@ -190,7 +191,7 @@ def _check_place(destination: Destination, parent: str | Path, file: Path | None
 
 
 def _check_outside(place: Path, parent: Path) -> None:
-    if place.resolve().is_relative_to(parent.resolve()):
+    if Path(os.path.realpath(place)).is_relative_to(parent.resolve()):  # loops of links resolve to none
         raise ValueError(
             f"output {str(place)!r} is the parent or in it, which is never touched; name another"
         )

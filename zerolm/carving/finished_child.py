@@ -52,7 +52,8 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     experts = carving.parent.experts
     is_written = carving.destination.folder is not None
     name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
-    measured = {} if carving.session is None else {name: carving.session.loss(cut)}
+    loss = carving.session.loss(cut) if carving.session else None
+    measured = {} if loss is None or (typed and not loss) else {name: loss}  # types alone cut nothing
     carved = Carved(
         parent=carving.parent.name,
         family=carving.checkpoint.family.name,

@@ -138,7 +138,7 @@ class Session:
         return {
             "text": self.tokens.text,
             "seed": self.tokens.seed,
-            "sequences": methods.count,
+            "sequences": min(methods.count, len(self.tokens)),
             "length": methods.length,
             **({"generated": self.tokens.digest()} if methods.text == GENERATED else {}),
         }

@@ -50,7 +50,7 @@ def write(
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
             _copy(checkpoint.root, name, folder)
     auto = _auto_class(checkpoint) if written.config is not None else weights[0].name
-    text = card(recipe, written.kind, auto, checkpoint.layout.hidden, checkpoint.family.task)
+    text = card(recipe, written.kind, auto, checkpoint.family.task)
     describe(folder, text, {**recipe, "sha256": sha256}, more)
     return sha256
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,7 +219,7 @@ def _path(path: Any, kind: str, folder: Path) -> str:
         return ""
     if not isinstance(path, str) or not is_plain(path):
         raise ValueError(f"it puts a {kind} into {shown(path)}, which is no folder next to it")
-    if not (folder / path).resolve().is_relative_to(folder.resolve()):
+    if not Path(os.path.realpath(folder / path)).is_relative_to(folder.resolve()):
         raise ValueError(f"it puts a {kind} into {path!r}, a link that leads out of its folder")
     return path
 

@@ -36,11 +36,11 @@ llama-embedding -m {place} -p "A text."
 LOSS: Final[Mapping[Task, str]] = {"next": "KL in nats a token", "masked": "1 - cosine of embeddings"}
 
 
-def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int, task: Task = "next") -> str:
+def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -> str:
     """Return the card of a child from its recipe.
 
     ``kind`` is the model type that it is written as, ``auto`` the class of transformers that opens it (the
-    file's name for a GGUF), ``hidden`` the parent's hidden size, ``task`` that of its family.
+    file's name for a GGUF), ``task`` that of its family.
     """
     parent, tokens = plain(recipe["parent"]), recipe["calibration"]
     healing = recipe.get("healing", [])
@@ -49,11 +49,12 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int, task: Tas
     if tokens:
         drawn = "sampled from the parent" if "generated" in tokens else "random"
         source = f"{drawn}, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
-        text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({source})"
+        size = f"{tokens['sequences']} sequences of at most {tokens['length']} tokens"
+        text = f"calibration text: {size} ({source})"
     lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}", f"plan: {recipe['plan']}"]
     lines += [f"shape: {recipe['shape']}, written as {recipe['written_as']}", text]
     if recipe["stream"]:
-        lines += [_stream(recipe["stream"], hidden)]
+        lines += [_stream(recipe["stream"])]
     if recipe.get("experts"):
         lines += [f"experts: {len(recipe['experts'][0]['kept'])} of each layer are kept, as they were"]
         for text in recipe["experts"][0].get("neurons", [])[:1]:
@@ -137,10 +138,10 @@ def _sizes(recipe: Mapping[str, Any]) -> str:
     )
 
 
-def _stream(stream: Mapping[str, Any], hidden: int) -> str:
+def _stream(stream: Mapping[str, Any]) -> str:
     head = "the head is the embedding" if stream["tied"] else "the head is a matrix of its own"
     return (
-        f"hidden {stream['hidden']} of {hidden}: the residual stream in one basis by the {stream['basis']}, "
+        f"hidden size {stream['hidden']}: the residual stream in one basis by the {stream['basis']}, "
         f"of whose energy {stream['kept_energy']:.1%} is kept; {head}"
     )
 

@@ -243,7 +243,7 @@ def width_note(cut: Cut) -> str:
     if cut.hidden % KERNEL_MULTIPLE:
         smaller = range(KERNEL_MULTIPLE, cut.parent.hidden, KERNEL_MULTIPLE)
         nearest = min(smaller, key=lambda size: abs(size - cut.hidden), default=None)
-        other = f"; {nearest} is one" if nearest else ""
+        other = f" ({nearest} is one)" if nearest else ""
         notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNEL_MULTIPLE}{other}")
     return "; ".join(notes)
 

@@ -129,7 +129,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The stretch between two values of y, or of x where ``upright``."""
+    """The stretch between two values of y, or of x where ``upright``, as far as it is on the axis."""
 
     low: float
     high: float

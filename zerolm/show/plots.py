@@ -95,9 +95,11 @@ def _drawn(plot: Plot, mark: Mark) -> str:
         case Area():
             return _area(plot, mark)
         case Band():
-            (left, right), (low, high) = (plot.x.low, plot.x.high), (mark.low, mark.high)
+            along = plot.x if mark.upright else plot.y
+            low, high = (min(max(end, along.low), along.high) for end in (mark.low, mark.high))
+            left, right = plot.x.low, plot.x.high
             if mark.upright:
-                (left, right), (low, high) = (low, high), (plot.y.low, plot.y.high)
+                left, right, low, high = low, high, plot.y.low, plot.y.high
             return _area(plot, Area([(left, low), (right, low), (right, high), (left, high)], mark.colour))
         case Dots():
             path = "".join(f"M{x} {y:g}h0" for x, y in _places(plot, mark.points))

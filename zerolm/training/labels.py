@@ -16,9 +16,11 @@ import transformers
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
+from zerolm.costs import CostModel
 from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
 from zerolm.io.kept_rows import KeptRows
+from zerolm.io.memory import free_memory
 from zerolm.networks.build import build, network_function
 from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.progress import Progress, silent
@@ -42,6 +44,8 @@ LABELS_VOCABULARY: Final = 2048
 """The vocabulary where a space has a setting for it that is not given, or networks with more tokens."""
 MOST_JUDGED: Final = 1 << 24
 """Tokens of a text to judge on, at most."""
+TRAINED_BYTES: Final = 16
+"""Bytes of a parameter in training at least: weight, gradient and two moments in float32."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,20 @@ def train_all(
     return [labels[place] for place in range(len(runs))]
 
 
+def _check_memory(architectures: Sequence[Architecture], request: TrainingRequest, jobs: int) -> None:
+    """Raise ``ValueError`` where weights, gradients and moments of one would not fit into free memory."""
+    if device_for(request.execution).type != "cpu":
+        return
+    largest = max((CostModel().of(architecture)["params"] for architecture in architectures), default=0)
+    most = free_memory() // jobs // TRAINED_BYTES
+    if largest > most:
+        raise ValueError(
+            f"training an architecture of {largest / 1e6:,.0f}M parameters takes "
+            f"{TRAINED_BYTES * largest / 1e9:,.3g} GB of memory; {most / 1e6:,.0f}M parameters fit"
+            f"{f' with {jobs} jobs' if jobs > 1 else ''}"
+        )
+
+
 def labels_as_trained(
     runs: Sequence[tuple[Architecture, int, str]],
     text: LabelText,
@@ -205,7 +223,8 @@ def labels_as_trained(
 
     What is kept comes first and is not trained again; the others start in their order. ``loky`` trains in
     ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the device that is asked
-    for. ``ValueError`` while another command trains the same way, and for a rule of depth that does not hold.
+    for. ``ValueError`` while another command trains the same way, for a rule of depth that does not hold, and
+    for architectures that are too large for the memory.
     """
     check_workers(jobs, backend)
     check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
@@ -217,6 +236,8 @@ def labels_as_trained(
     with locked(folder, "another command trains architectures in the same way; wait for it"):
         kept, losses = KeptRows(folder / KEPT), list[float]()
         lacking = [place for place, name in enumerate(names) if name not in kept.results]
+        if backend == "loky":
+            _check_memory([runs[place][0] for place in lacking], request, jobs)
         for place, name in enumerate(names):
             if name in kept.results:
                 label = Label.of(kept.results[name])

@@ -149,7 +149,7 @@ class Student(nn.Module):
                 [outputs.hidden_states[place].flatten(0, 1) for place, _ in self.objective.layers]
             )
             teacher_states = torch.cat([state.flatten(0, 1) for state in signals["hidden"]])
-            self.fit.weight.copy_(torch.linalg.lstsq(states.float(), teacher_states.float()).solution.T)
+            self.fit.weight.copy_(torch.linalg.lstsq(states.double(), teacher_states.double()).solution.T)
         losses = {name: float(loss) for name, loss in self(ids, **signals).items()}
         first = next(iter(losses.values()))
         weights = {

@@ -63,7 +63,8 @@ class BenchReport(Report):
     def heading(self) -> Heading:
         counts = {section.truth.name: len(section.result) for section in self.sections}
         names = f"{len(counts)} benchmarks" if len(counts) > 1 else next(iter(counts), "nothing")
-        views = f"{len(self.sections)} views of {len(counts)} benchmarks"
+        count = len(self.sections)
+        views = f"{count} view{'s' * (count > 1)} of {len(counts)} benchmark{'s' * (len(counts) > 1)}"
         return Heading(
             f"Do scores rank {names} better than counting parameters?",
             f"{sum(counts.values())} trained architectures, {views}.",

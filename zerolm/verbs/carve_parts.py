@@ -99,10 +99,12 @@ def tokens_sheets(tokens: ChildVocabulary) -> Iterator[Sheet]:
         has_types = any(row.bytes is not None for row in tokens.sizes)
         other = "other cuts and types" if has_types else "all other cuts"
         head = ["tokens", "parameters", "fewer tokens", other, "measured, repaired", "together"]
-        unit = "bits a byte" if tokens.losses.get("parent") else "1 - cosine"
         on = (PAGE, TERMINAL, NOTEBOOK) if tokens.child < tokens.parent else (PAGE,)
         yield Sheet(
-            f"Sizes of the vocabulary within the budgets, and what they lose ({unit})", head, rows, on=on
+            "Sizes of the vocabulary within the budgets, and what they lose (bits a byte, or 1 - cosine)",
+            head,
+            rows,
+            on=on,
         )
     if tokens.curve:
         curve = [[f"{row.size:,}", show_amount(row.params), f"{row.grows:.2%}"] for row in tokens.curve]

@@ -189,9 +189,14 @@ class HealingReport(Healed, Report):
         return [curve(points, MEASURES[name], [before], keys)]
 
     def _making(self) -> list[tuple[str, str]]:
-        values = {"teacher": base_name(self.teacher), **vars(self.training)}
-        return [(name, ", ".join(value) if isinstance(value, list | tuple) else str(value))
-                for name, value in values.items()]  # fmt: skip
+        training = self.training
+        values = {
+            **vars(training),
+            "losses": ", ".join(training.losses),
+            "bfloat16": "yes" if training.bfloat16 else "no",
+        }
+        rows = [(name.replace("_", " "), str(value)) for name, value in values.items() if value is not None]
+        return [("teacher", base_name(self.teacher)), *rows]
 
     def rows(self) -> list[dict[str, Any]]:
         return [dict(row) for row in self.curve]

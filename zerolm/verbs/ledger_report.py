@@ -54,7 +54,7 @@ class LedgerReport(Report):
         ]
 
     def heading(self) -> Heading:
-        return Heading(f"The weights of {base_name(self.parent)}", self.kept, self.finding(), trust=TRUST)
+        return Heading(f"The weights of {base_name(self.parent)}", self.parent, self.finding(), trust=TRUST)
 
     def sheets(self) -> list[Sheet]:
         charts = [

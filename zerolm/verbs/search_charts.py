@@ -153,7 +153,7 @@ def _keys(result: SearchResult) -> list[Key]:
         *([("dot", "ink", result.baseline.name)] if result.baseline else []),
         ("dot", "green", f"best {len(result.best)}"),
         ("bar", "blue", "front"),
-        ("cross", "ink", "chosen by baselines"),
+        *([("cross", "ink", "chosen by baselines")] if result.baselines else []),
         ("band", "orange", "within 1 % of the best"),
     ]
 

@@ -103,8 +103,23 @@ class SearchReport(SearchResult, Report):
             f"The pick: {shape_text(self.pick.architecture)}",
             ", ".join([f"Score {query.score}", *(f"{name} {value}" for name, value in settings.items())]),
             " ".join(map(sentence, [costs(self), *self.remarks])),
-            trust=f"{certificate_sentence(self)} {FITTED if self.calibration else UNTRAINED}",
+            trust=f"{certificate_sentence(self)} {self.caution()}",
         )
+
+    def caution(self) -> str:
+        """Return how far a score is to be trusted, as a sentence."""
+        return FITTED if self.calibration else UNTRAINED
+
+    def blindness(self) -> Iterator[str]:
+        """Yield the limits of the score."""
+        if self.calibration and self.calibration["method"] in ("stack", "gp", "blend"):
+            yield SAMPLED
+            return
+        yield CORNERS
+        if spots := self.space.blind_spots():
+            yield f"Nor does it see {spots}."
+        if "alpha" in self.question.options:
+            yield ANY_ALPHA
 
     def sheets(self) -> list[Sheet]:
         entries = candidacies(self)
@@ -119,7 +134,11 @@ class SearchReport(SearchResult, Report):
             Sheet(
                 f"Score against {cost}", charts=[front(self, entries)], notes=[points], on=(PAGE, NOTEBOOK)
             ),
-            Sheet("How flat the optimum is", charts=[landscape(self)], notes=[flat], on=(PAGE,)),
+            *(
+                [Sheet("How flat the optimum is", charts=[landscape(self)], notes=[flat], on=(PAGE,))]
+                if len(self.plateau.landscape) > 1
+                else []
+            ),
             *([ridge(self)] if self.question.score == SHAPE_LAW else []),
             *([training(self, plan)] if plan else []),
             best(self, places),
@@ -128,7 +147,7 @@ class SearchReport(SearchResult, Report):
             *([by_baseline(self, places)] if self.baselines else []),
             bounds(self),
             *([latencies(self.latency)] if self.latency else []),
-            Sheet("What this score cannot see", sentences=list(blindness(self)), on=(PAGE,)),
+            Sheet("What this score cannot see", sentences=list(self.blindness()), on=(PAGE,)),
         ]
 
 
@@ -247,18 +266,6 @@ def certificate_sentence(result: SearchResult) -> str:
     if result.latency and gap is not None:
         text += " Latencies are taken as they were measured on this machine; another run may measure others."
     return text
-
-
-def blindness(result: SearchResult) -> Iterator[str]:
-    """Yield the limits of the score."""
-    if result.calibration and result.calibration["method"] in ("stack", "gp", "blend"):
-        yield SAMPLED
-        return
-    yield CORNERS
-    if spots := result.space.blind_spots():
-        yield f"Nor does it see {spots}."
-    if "alpha" in result.question.options:
-        yield ANY_ALPHA
 
 
 def searched(folder: Path) -> SearchReport:

@@ -248,6 +248,7 @@ def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float)
     assert not any("cls" in name or "pooler" in name for name in kinds)
     alone = carved.equal_bytes[0]
     assert alone.name == "types alone"
+    assert "measured" not in carved.losses  # nothing is cut
     assert 0 < alone.measured < 1.6 * alone.predicted  # less by repair
     network = network_in(next(out.glob("*.gguf")), Checkpoint.open(parent))
     assert check(next(out.glob("*.gguf")), lambda ids: network(input_ids=ids).last_hidden_state, None)

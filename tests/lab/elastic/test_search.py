@@ -28,12 +28,14 @@ from zerolm.lab.supernets.search import (
 from zerolm.lab.supernets.supernet import Supernet
 from zerolm.lab.supernets.text import ElasticText
 from zerolm.lab.supernets.train import SupernetRequest, train_supernet
+from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport
 from zerolm.networks.build import build
 from zerolm.solvers import Infeasible, search
 from zerolm.solvers.evolution import Evolution
 from zerolm.text.predictions import predicted
 from zerolm.training import losses as losses_module
 from zerolm.training.losses import labelled
+from zerolm.verbs.report import Run
 
 SIZES = {"depth": 3, "hidden": 16, "heads": 2, "embedding": 6, "vocab": 40, "positions": 20, "step": 4}
 
@@ -200,8 +202,15 @@ def test_a_folder_is_searched_on_the_text_that_was_held_out(tmp_path: Path) -> N
         source, "masked", length=16, batch=1, most=run_of(4).tokens_read, tokenizer=tmp_path / "supernet"
     )
     losses = [path_loss(net, path, *text.held_out) for path in product(range(6), repeat=2)]
+    page = SupernetSearchReport(**vars(result), run=Run()).page()
+    assert "weights that all paths share" in page
+    assert "seen no training" not in page
+    assert "random initialisation" not in page
     assert result.best[0].score == pytest.approx(-min(losses), rel=1e-6)
     assert len(set(losses)) == 36
     Path(source).write_text("another text of other words " * 400)
     with pytest.raises(ValueError, match="is not the one that the supernet was trained on"):
+        search_supernet(tmp_path / "supernet", ElasticSearch())
+    Path(source).unlink()
+    with pytest.raises(ValueError, match="trained the supernet: give one by --text"):
         search_supernet(tmp_path / "supernet", ElasticSearch())

@@ -133,7 +133,7 @@ class GgufExpertCarving:
             differing = self.recipe.difference(sha256, versions) if self.recipe else ""
             note = "; ".join(filter(None, [carved.note, self._opened(file), differing]))
             carved = replace(carved, note=note, verified=Verification(0.0, 0.0, "bytes"))
-            text = card(recipe, carved.family, file.name, carved.parent_sizes.hidden)
+            text = card(recipe, carved.family, file.name)
             describe(folder, text, {**recipe, "sha256": sha256}, REPORT if finish else ())
             if finish:
                 finish(folder, carved.child)

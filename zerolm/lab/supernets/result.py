@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
+SUPERNET_LOSS: Final = "supernet"
+"""The score of a path that is its loss in the supernet."""
 Row = dict[str, int | float]
 """Of a log: ``step``, ``tokens``, losses by name, measures."""
 

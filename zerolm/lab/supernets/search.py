@@ -23,6 +23,7 @@ from zerolm.lab.supernets.growth import pca_count
 from zerolm.lab.supernets.latency import Timing, measured_latencies, measured_whole
 from zerolm.lab.supernets.learner import activated
 from zerolm.lab.supernets.request import ETA
+from zerolm.lab.supernets.result import SUPERNET_LOSS
 from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path
 from zerolm.lab.supernets.text import network_loss, supernet_text
 from zerolm.progress import Progress, silent
@@ -33,7 +34,6 @@ from zerolm.training.losses import HELD_BATCH
 
 DRAWS: Final = 8
 """Paths behind which every block is measured."""
-SUPERNET_LOSS: Final = "supernet"
 MEASURED: Final = (SUPERNET_LOSS, "v_pca", "w_pca")
 """Scores that a supernet gives; all others are of shapes."""
 

@@ -101,15 +101,20 @@ def supernet_text(
     length = run.length if run else integer("length", before.get("length"))
     if length > space.positions:
         raise ValueError(f"sequences of {length} are longer than the {space.positions} positions")
-    text = ElasticText.of(
-        source or str(before.get("source")),
-        space.task,
-        length=length,
-        batch=run.batch if run else 1,
-        most=run.tokens_read if run and source else most,
-        tokenizer=folder,
-        progress=progress,
-    )
+    try:
+        text = ElasticText.of(
+            source or str(before.get("source")),
+            space.task,
+            length=length,
+            batch=run.batch if run else 1,
+            most=run.tokens_read if run and source else most,
+            tokenizer=folder,
+            progress=progress,
+        )
+    except ValueError as error:
+        raise (
+            error if source else ValueError(f"{error}; it trained the supernet: give one by --text")
+        ) from None
     if source is None and text.sha256 != before.get("sha256"):
         raise ValueError(f"the text {before.get('source')!r} is not the one that the supernet was trained on")
     return text

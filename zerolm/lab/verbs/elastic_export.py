@@ -144,6 +144,7 @@ class PathReport(Exported, Report):
             self._losses(),
             self._heads(),
             "One run, no interval. The model was opened again and gives the network's logits.",
+            labels=("What was found", "Its heads", "How far to trust it"),
         )
 
     def sheets(self) -> list[Sheet]:

@@ -1,6 +1,7 @@
 """What a carving is asked for and runs through the network: losses of whole cuts, and its time."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
+from zerolm.carving.vocabulary.byte_losses import LOSS_TOKENS
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS
 from zerolm.networks.blocks import Blocks
@@ -152,6 +154,16 @@ def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace:
         assert work.seconds(pace, 80)[name] >= seconds
     assert ("predicting cuts" in parts) == (work.methods.plan == "prices")
     assert ("Fisher information" in parts) == (work.narrows or work.methods.criterion == "surgeon")
+
+
+@given(WORKS, PACES, st.lists(st.integers(1, 1000), max_size=4))
+def test_every_vocabulary_takes_a_pass_and_its_head(work: CarvingWork, pace: Pace, sizes: list[int]) -> None:
+    work = replace(work, vocab=1000)
+    each = [work.of_vocabularies(pace, [size]) for size in sizes]
+    assert work.of_vocabularies(pace, sizes) == pytest.approx(sum(each))
+    whole = work.of_vocabularies(pace, [1000])
+    assert whole == pytest.approx(LOSS_TOKENS * (PARENT.depth * pace.layer + pace.head))
+    assert all(seconds <= whole for seconds in each)
 
 
 @given(WORKS, PACES)

@@ -343,10 +343,10 @@ def _real() -> dict[str, str]:
     published = min(float(cell.split()[0]) for name, cell in side.items() if "zerolm" not in name and cell)
     effort = {tuple(row[:2]): row[2] for row in _table(_part("real", "What it takes"))}
     return {
-        "real_qwen": qwen[4].replace("KL ", "", 1).replace(", perplexity", " nats a token, perplexity"),
-        "real_qwen_minutes": _rounded(qwen[5]),
+        "real_qwen": qwen[5].replace("KL ", "", 1).replace(", perplexity", " nats a token, perplexity"),
+        "real_qwen_minutes": _rounded(qwen[6]),
         "real_minilm": _distance(minilm),
-        "real_minilm_minutes": _rounded(minilm[5]),
+        "real_minilm_minutes": _rounded(minilm[6]),
         "real_healed": _distance(healed),
         "real_mpnet": plain(float(side["zerolm, refitted"].split()[0])),
         "real_mpnet_published": plain(published),
@@ -356,7 +356,7 @@ def _real() -> dict[str, str]:
 
 def _distance(row: Sequence[str]) -> str:
     """Return 1 - cosine on unseen sentences of a row of commands."""
-    return row[4].split()[3].rstrip(",")
+    return row[5].split()[3].rstrip(",")
 
 
 def _rounded(minutes: str) -> str:

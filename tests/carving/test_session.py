@@ -1,6 +1,7 @@
 """What a carving is asked for and runs through the network: losses of whole cuts, and its time."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
+from zerolm.carving.vocabulary.byte_losses import LOSS_TOKENS
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS
 from zerolm.networks.blocks import Blocks
@@ -154,6 +156,16 @@ def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace:
     assert ("Fisher information" in parts) == (work.narrows or work.methods.criterion == "surgeon")
 
 
+@given(WORKS, PACES, st.lists(st.integers(1, 1000), max_size=4))
+def test_every_vocabulary_takes_a_pass_and_its_head(work: CarvingWork, pace: Pace, sizes: list[int]) -> None:
+    work = replace(work, vocab=1000)
+    each = [work.of_vocabularies(pace, [size]) for size in sizes]
+    assert work.of_vocabularies(pace, sizes) == pytest.approx(sum(each))
+    whole = work.of_vocabularies(pace, [1000])
+    assert whole == pytest.approx(LOSS_TOKENS * (PARENT.depth * pace.layer + pace.head))
+    assert all(seconds <= whole for seconds in each)
+
+
 @given(WORKS, PACES)
 def test_a_long_carving_is_announced_and_what_is_faster_is(work: CarvingWork, pace: Pace) -> None:
     text, total = announcement(work, pace), work.total(pace)
@@ -195,6 +207,20 @@ def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytes
 def test_twice_the_tokens_leave_what_the_law_says(a: float, b: float, tokens: int, fewer: int) -> None:
     by_all, by_fewer = a + b / tokens, a + fewer * b / tokens
     assert loss_by_twice(by_all, by_fewer, fewer) == pytest.approx(a + b / (2 * tokens), abs=1e-9)
+
+
+@pytest.mark.parametrize(("words", "advice"), [(400, "--sequences 16"), (60, "give a longer text")])
+def test_advice_on_more_tokens_can_be_followed(
+    words: int, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    word_tokenizer(parent)
+    text = tmp_path / "text.txt"
+    text.write_text(" ".join(f"w{i * i % 61}" for i in range(words)))
+    monkeypatch.setattr(Session, "loss_by_fewer", lambda *_: 100.0)
+    note = carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=10).note
+    assert "on a quarter of the tokens it loses 100," in note
+    assert note.split("on twice the number about ")[1].split(": ")[1].startswith(advice)
 
 
 def test_more_tokens_never_cost() -> None:

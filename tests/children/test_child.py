@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -233,14 +234,17 @@ def test_front_matter_is_sound_with_any_names(name: str, zerolm: Callable[..., A
     assert "local folder" in card
 
 
-def test_gguf_cards_name_the_file(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["my_parent", "it's `rm`"])
+def test_gguf_cards_name_the_file(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     pytest.importorskip("llama_cpp")
-    parent = str(saved(tmp_path / "parent", "llama"))
+    parent = str(saved(tmp_path / name, "llama"))
     card, recipe = carved(zerolm, parent, tmp_path / "child", "--format", "gguf")
     assert front_matter(card)["library_name"] == "gguf"
-    assert "llama-cli -m parent-carved.gguf" in card
-    assert list(recipe["sha256"]) == ["parent-carved.gguf"]
+    (line,) = [line for line in card.splitlines() if line.startswith("llama-cli")]
+    (file,) = recipe["sha256"]
+    assert shlex.split(line) == ["llama-cli", "-m", file]
+    assert (tmp_path / "child" / file).is_file()
 
 
 def test_gguf_cards_of_encoders_name_the_program_that_embeds(

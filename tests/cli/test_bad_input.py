@@ -2,12 +2,13 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from refusals import Zerolm
+from refusals import Zerolm, refused
 
 FAST = ("search", "bert", "--hidden", "128", "--depth", "2")
 
@@ -317,3 +318,26 @@ def test_aliases_of_plain_lists_are_read(zerolm: Zerolm, tmp_path: Path) -> None
     file.write_text("space: flexibert\nhidden: &sizes [128]\nffn: *sizes\ndepth: [2]\njson: true\n")
     question = zerolm("search", "--config", str(file)).document["question"]
     assert question["space"]["settings"]["ffn"] == [128]
+
+
+ABSENT_TEXTS = (
+    ("carve", "parent", "--max-params", "0.8x", "--out", "child", "--text", "absent.txt"),
+    ("carve", "parent", "--max-params", "0.8x", "--out", "child", "--text", "code=absent.txt,chat=random"),
+    ("heal", "child", "--parent", "parent", "--text", "absent.txt", "--for", "1m", "--out", "healed"),
+    ("eval", "child", "--parent", "parent", "--text", "absent.txt"),
+    ("search", "llama", "--vocabularies", "512,1024", "--text", "absent.txt"),
+    ("bench", "train", "llama", "--text", "absent.txt", "--out", "trained"),
+    ("lab", "proxies", "flexibert", "--text", "absent.txt"),
+    ("lab", "slice", "parent", "--text", "absent.txt", "--out", "sliced"),
+)
+
+
+@pytest.mark.parametrize("command", ABSENT_TEXTS, ids=" ".join)
+def test_an_absent_text_is_refused_before_any_network_is_there(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zerolm: Zerolm
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("parent", "child"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    refused(zerolm, *command, words="the text 'absent.txt' does not exist")

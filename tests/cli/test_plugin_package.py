@@ -41,6 +41,7 @@ def folder_of(installed: Zerolm) -> Path:
 
 def test_its_space_and_score_are_searched_with_their_settings(installed: Zerolm) -> None:
     flags = ("--rings", "2:3", "--ring-width", "16", "--metal", "iron", "--doubled", "--score", "mine")
+    flags += ("--max-params", "1M")
     ran = installed("search", "rings", *flags, "--my-option", "3", "--top", "2", "--json")
     assert (ran.returncode, ran.stderr.strip()) == (0, WARNING)
     result = json.loads(ran.stdout)
@@ -53,7 +54,7 @@ def test_its_space_and_score_are_searched_with_their_settings(installed: Zerolm)
     file = folder_of(installed) / "run.yaml"
     file.write_text(
         "space: rings\nrings: 2:3\nring-width: 16\nmetal: iron\ndoubled: true\n"
-        "score: mine\nmy_option: 3\ntop: 2\njson: true\n"
+        "max_params: 1M\nscore: mine\nmy_option: 3\ntop: 2\njson: true\n"
     )
     again = json.loads(installed("search", "--config", str(file)).stdout)
     for one in (result, again):

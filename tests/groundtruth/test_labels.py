@@ -74,26 +74,24 @@ SAME = [{}, {"ffn": [384, 384]}, {"kv_heads": 2}, {"kv_heads": [2, 2]}]
 """One architecture, written in four ways."""
 
 
-@given(st.lists(st.sampled_from(SAME), min_size=1, max_size=4), st.integers(0, 4))
-def test_an_architecture_is_one_label_however_it_is_written(ways: list[dict[str, Any]], wrong: int) -> None:
+@given(st.lists(st.tuples(st.sampled_from(SAME), st.integers(1, 9)), min_size=1, max_size=4))
+def test_an_architecture_is_one_label_however_it_is_written(runs: list[tuple[dict[str, Any], int]]) -> None:
+    """Its result is the mean of those that the file has."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [row(3.0 + (place + 1 == wrong), **way) for place, way in enumerate([{}, *ways])]
-        file = llama(Path(folder) / "labels.csv", row(2.5, depth=3), *rows)
-        if 1 <= wrong <= len(rows):
-            with pytest.raises(ValueError, match=r"same architecture, but have loss (3 and 4|4 and 3)"):
-                read_labels(file)
-        else:
-            assert read_labels(file).result.tolist() == [-2.5, -3.0]
+        rows = [row(float(loss), **way) for way, loss in runs]
+        labels = read_labels(llama(Path(folder) / "labels.csv", rows[0], row(2.5, depth=3), *rows[1:]))
+    mean = sum(loss for _, loss in runs) / len(runs)
+    assert labels.result.tolist() == pytest.approx([-mean, -2.5])
+    assert labels.repeated == len(runs) - 1
+    assert any("given before" in warning for warning in labels.warnings) == (len(runs) > 1)
 
 
-def test_duplicates_need_agree_in_the_metric_alone(tmp_path: Path) -> None:
-    file = llama(
-        tmp_path / "l.csv", row("3.0,1"), row("3.0,2"), row("2.0,3", depth=3),
-        heading="space,architecture,loss,bleu",
-    )  # fmt: skip
-    assert read_labels(file, metric="loss").result.tolist() == [-3.0, -2.0]
-    with pytest.raises(ValueError, match="keep their mean"):
-        read_labels(file, metric="bleu")
+def test_a_doubtful_direction_is_named(tmp_path: Path) -> None:
+    rows = [row(f"{4 + depth},{depth}", depth=depth) for depth in range(1, 9)]
+    file = llama(tmp_path / "labels.csv", *rows, heading="space,architecture,loss,bleu")
+    (warning,) = read_labels(file, metric="loss").warnings
+    assert warning.startswith("larger networks have the worse loss; if higher is better, name the column")
+    assert [*read_labels(file, metric="bleu").warnings] == []
 
 
 def test_labels_are_read_as_the_searched_space_reads(tmp_path: Path) -> None:
@@ -271,12 +269,15 @@ def test_settings_of_a_calibration_are_checked_whatever_reads_it(settings_: dict
             from_document(document, space=space)
 
 
-def test_disagreeing_duplicates_of_a_calibration() -> None:
+def test_duplicates_of_a_calibration_count_as_their_mean() -> None:
     document = copy.deepcopy(DOCUMENTS["llama"])
-    again = {**document["labels"][2], "result": 77.0}
-    with pytest.raises(ValueError, match=r"labels\.2 and labels\.9 are the same architecture.* and 77; keep"):
-        from_document({**document, "labels": [*document["labels"], again]})
-    assert from_document({**document, "labels": [*document["labels"], document["labels"][2]]})
+    third = document["labels"][2]
+    again = from_document({**document, "labels": [*document["labels"], {**third, "result": 77.0}]}).labels
+    first = from_document(document).labels
+    assert len(again) == len(first)
+    mean = (third["result"] + 77.0) / 2
+    assert abs(again.result[2]) == pytest.approx(mean)
+    assert np.delete(again.result, 2).tolist() == np.delete(first.result, 2).tolist()
 
 
 def test_the_metric_of_a_calibration_is_one_line() -> None:

@@ -49,8 +49,8 @@ class Calibration:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings about the alpha, if one was chosen."""
-        return self.alpha.warnings if self.alpha else ()
+        """Return warnings about the labels, and about the alpha if one was chosen."""
+        return *self.labels.warnings, *(self.alpha.warnings if self.alpha else ())
 
     @property
     def weights(self) -> dict[str, float]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.calibration.dictionary import entry_values
 from zerolm.calibration.features import choice_columns, shape_features
 from zerolm.io.brief import Brief, brief
-from zerolm.scores import ScoreBatch
+from zerolm.scores import ScoreBatch, make_score
+
+UNLIKELY: Final = 0.01
+"""Probability below which an agreement of size and result is not taken for chance."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +61,10 @@ class Pool(Brief):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Labels:
-    """Architectures of one space (with its settings) with their results, (n,), signed: higher is better."""
+    """Architectures of one space (with its settings) with their results, (n,), signed: higher is better.
+
+    ``repeated`` counts the results beyond the first of an architecture; its label is the mean of its results.
+    """
 
     space: str
     settings: dict[str, Any]
@@ -66,6 +72,7 @@ class Labels:
     higher_is_better: bool
     pool: Pool
     result: Floats
+    repeated: int = 0
 
     def __len__(self) -> int:
         return len(self.result)
@@ -78,6 +85,25 @@ class Labels:
     def varied(self) -> bool:
         """Whether results differ."""
         return len(set(self.result.tolist())) > 1
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Yield warnings: of means, and of a direction by which larger networks are significantly worse."""
+        from scipy.stats import kendalltau  # slow to import
+
+        if self.repeated:
+            yield f"{self.repeated} results are of architectures given before: the mean of each counts"
+        if (
+            kendalltau(
+                make_score("body_params").of_many(self.pool.batch), self.result, alternative="less"
+            ).pvalue
+            < UNLIKELY
+        ):
+            other = "lower" if self.higher_is_better else "higher"
+            yield (
+                f"larger networks have the worse {self.metric}; if {other} is better, name the column "
+                f"{self.metric}:{other}, or in JSON give directions"
+            )
 
 
 def part(labels: Labels, indices: Ints) -> Labels:

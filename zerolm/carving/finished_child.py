@@ -214,9 +214,11 @@ def _more_tokens(
     by_twice = loss_by_twice(loss, by_fewer, FEWER)
     if loss - by_twice < WORTH_TOKENS * loss:
         return ""
+    is_all_read = len(session.tokens) < methods.count
+    more = "give a longer text" if is_all_read else f"--sequences {2 * methods.count}"
     return (
         f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice the number about "
-        f"{by_twice:.3g}: --sequences {2 * methods.count}"
+        f"{by_twice:.3g}: {more}"
     )
 
 

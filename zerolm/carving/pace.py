@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from zerolm.carving.bits.file_moments import DECODER_TOKENS
 from zerolm.carving.bits.row_losses import rows_measured
 from zerolm.carving.loss import FINAL_TOKENS, PREDICTED
 from zerolm.carving.request import PRICES, Methods
+from zerolm.carving.vocabulary.byte_losses import LOSS_TOKENS
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
@@ -133,6 +134,11 @@ class CarvingWork:
     def measuring(self, pace: Pace, plans: int) -> float:
         """Return the seconds to repair and measure this number of plans; 0 for a single one."""
         return replace(self, plans=plans).seconds(pace, self.methods.count).get(MEASURED, 0.0)
+
+    def of_vocabularies(self, pace: Pace, sizes: Sequence[int]) -> float:
+        """Return the seconds to measure the losses of vocabularies of these sizes."""
+        layers = len(sizes) * self.parent.depth * pace.layer
+        return LOSS_TOKENS * (layers + sum(sizes) / max(1, self.vocab) * pace.head)
 
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the total seconds, with this number of sequences, by default that of its methods."""

@@ -102,10 +102,13 @@ def in_time(carving: Carving) -> Carving:
     return replace(carving, methods=methods).running()
 
 
-def announce_weighing(carving: Carving, units: str, times: int = 1, measured: int = 0) -> None:
+def announce_weighing(
+    carving: Carving, units: str, times: int = 1, measured: int = 0, vocabularies: Sequence[int] = ()
+) -> None:
     """Announce the time to compare units with all others, if it is long.
 
-    Plans are made ``times`` over, and ``measured`` ones repaired and measured.
+    Plans are made ``times`` over, and ``measured`` ones repaired and measured; so are the losses of
+    ``vocabularies``, by their sizes.
     """
     session = carving.session
     if session is None or carving.progress is silent:
@@ -114,6 +117,7 @@ def announce_weighing(carving: Carving, units: str, times: int = 1, measured: in
 
     work = work_of(carving, session)
     seconds = times * work.planning(session.pace) + work.measuring(session.pace, measured)
+    seconds += work.of_vocabularies(session.pace, vocabularies)
     if seconds >= LONG:
         note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
         announce(carving.progress, note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ llama-embedding -m {place} -p "A text."
 ```""",
 }
 """How llama.cpp runs a file, by the task of its family."""
+LOSS: Final[Mapping[Task, str]] = {"next": "KL in nats a token", "masked": "1 - cosine of embeddings"}
 
 
 def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -> str:
@@ -61,12 +63,12 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name.replace('_', ' ')} {loss:.4g}" for name, loss in recipe["losses"].items())
     if losses:
-        lines += [f"loss on held-out text (KL in nats a token, or 1 - cosine): {losses}"]
+        lines += [f"loss on held-out text, {LOSS[task]}: {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
     embeds = auto == SENTENCES
     loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")
     if is_gguf:
-        loading = LOADING_GGUF[task].format(place=plain(auto))
+        loading = LOADING_GGUF[task].format(place=shlex.quote(_printable(auto)))
     front = yaml.safe_dump(front_matter(recipe, embeds=embeds), allow_unicode=True, sort_keys=False)
     return "\n\n".join(
         [
@@ -157,5 +159,8 @@ def _origin(recipe: Mapping[str, Any]) -> str:
 
 def plain(text: str) -> str:
     """Return a text in one line, with the special characters of Markdown escaped."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(line.split()))
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(_printable(text).split()))
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from zerolm.architecture import Architecture
+from zerolm.architecture import Architecture, Floats
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST_LABELS
 from zerolm.groundtruth.reader import locate, named_corpus, quality, read, views
@@ -32,8 +32,9 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
 
     With ``space`` the configurations are read as that space does, and must be of it, and of its corpus where
     the file's settings, name or task determine theirs. Otherwise the file determines it, or the default of
-    the space. ``metric`` is the file's own unless named. Raises ``ValueError`` for a file of another space,
-    an architecture that the space does not know, or one that is there twice with different results.
+    the space. ``metric`` is the file's own unless named. The result of an architecture that is there more
+    than once is the mean of its results. Raises ``ValueError`` for a file of another space, or an
+    architecture that the space does not know.
     """
     file = Path(path)
     truth = read(file if file.exists() else locate(str(path), None))
@@ -47,11 +48,7 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
         same_reading(_conditions(truth), space, f"the labels in {str(path)!r}")
         truth = truth.model_copy(update={"settings": space.settings})
     reading = views(truth)[0]
-    values = {entry.id: entry.results[metric] for entry in truth.architectures}
-    try:
-        distinct = _distinct(reading.architectures, values, metric)
-    except ValueError as error:
-        raise ValueError(f"benchmark {truth.name}: {error}") from None
+    distinct, means = _distinct(reading.architectures, result)
     if len(distinct) > MOST_LABELS:
         count = f"{str(path)!r} holds {len(distinct)} architectures"
         raise ValueError(f"{count}; at most {MOST_LABELS} can be fitted")
@@ -61,7 +58,8 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
         metric,
         truth.is_higher_better(metric),
         Pool.of([reading.architectures[i] for i in distinct]),
-        result[distinct],
+        means,
+        repeated=len(result) - len(distinct),
     )
 
 
@@ -118,20 +116,16 @@ def _short(value: Any) -> str:
     return shown(value) if len(str(value)) > LONGEST_SHOWN else repr(value)
 
 
-def _distinct(architectures: Sequence[Architecture], results: Mapping[str, float], metric: str) -> list[int]:
-    """The places of the architectures, one for each that is there more than once with equal results by id.
+def _distinct(architectures: Sequence[Architecture], result: Floats) -> tuple[list[int], Floats]:
+    """Return the first place of each architecture, and the mean of its results.
 
     What a file may write in several ways (one width, or a list of it) counts as read.
     """
-    firsts: dict[str, tuple[int, str]] = {}
-    for i, (architecture, name) in enumerate(zip(architectures, results, strict=True)):
-        _, first = firsts.setdefault(json.dumps(architecture.choices, sort_keys=True), (i, name))
-        if results[name] != results[first]:
-            raise ValueError(
-                f"{first} and {name} are the same architecture, but have {metric} {results[first]:g} and "
-                f"{results[name]:g}; keep their mean"
-            )
-    return [place for place, _ in firsts.values()]
+    firsts: dict[str, int] = {}
+    names = [json.dumps(architecture.choices, sort_keys=True) for architecture in architectures]
+    numbers = np.array([firsts.setdefault(name, len(firsts)) for name in names], np.intp)
+    _, places = np.unique(numbers, return_index=True)
+    return places.tolist(), np.bincount(numbers, result) / np.bincount(numbers)
 
 
 def _unbeaten(judgement: Judgement | None) -> list[str]:
@@ -159,6 +153,7 @@ class _Document(BaseModel):
     method: Literal["stack", "dictionary", "gp", "blend", "algorithm1"]
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
     labels: Annotated[list[_Label], Field(min_length=2, max_length=MOST_LABELS)]
+    repeated: Annotated[int, Field(ge=0)] = 0
 
 
 def to_document(calibration: Calibration, judgement: Judgement | None = None) -> dict[str, Any]:
@@ -191,6 +186,7 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
             {"architecture": architecture.choices, "result": sign * float(value)}
             for architecture, value in zip(labels.pool.architectures, labels.result, strict=True)
         ],
+        "repeated": labels.repeated,
     }
 
 
@@ -209,16 +205,16 @@ def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibra
     space = space or labelled_space
     same_reading(checked.settings, space, "its labels")
     architectures = [space.read(label.architecture) for label in checked.labels]
-    results = {f"labels.{i}": label.result for i, label in enumerate(checked.labels)}
-    _distinct(architectures, results, checked.metric)
     sign = 1.0 if checked.higher_is_better else -1.0
+    places, means = _distinct(architectures, sign * np.array([label.result for label in checked.labels]))
     labels = Labels(
         checked.space,
         {**checked.settings, **_reading(space)},
         checked.metric,
         checked.higher_is_better,
-        Pool.of(architectures),
-        sign * np.array(list(results.values())),
+        Pool.of([architectures[place] for place in places]),
+        means,
+        checked.repeated,
     )
     return calibrate(labels, checked.method, seed=checked.seed)
 

@@ -136,9 +136,14 @@ def documents(source: str, render: Render | None = None) -> Iterator[Document]:
         yield from _of_folder(place, render)
     elif place.exists():
         yield Document(place.name, read_text(place).content)
-    elif HUB.fullmatch(source):
-        yield from _of_hub(source, render)
     else:
+        check_exists(source)
+        yield from _of_hub(source, render)
+
+
+def check_exists(source: str) -> None:
+    """Raise ``ValueError`` where a text is neither on disk nor named as a data set of the hub is."""
+    if not Path(source).exists() and not HUB.fullmatch(source):
         raise ValueError(
             f"the text {source!r} does not exist; a file, a folder or owner/name of the hub does"
         )

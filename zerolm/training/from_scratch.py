@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--text", help="a file, a folder, or a data set of the hub (streamed)")
     parser.add_argument("--out", default=str(HERE / "run"), help="checkpoints, and the model at the end")
     parser.add_argument("--per-device", type=int, default=8, help="sequences at once on a device")
-    parser.add_argument("--smoke", action="store_true", help="20 steps of two short sequences")
+    parser.add_argument("--smoke", action="store_true", help="20 steps of one short sequence")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     options = parser.parse_args()
     how = json.loads((HERE / "training.json").read_text(encoding="utf-8"))
@@ -154,14 +154,14 @@ def main() -> None:
     tokenizer = None if random_tokens else tokenizer_of(config.vocab_size, options.text)
     if tokenizer is not None and len(tokenizer) > config.vocab_size:
         parser.error(f"the tokenizer has {len(tokenizer)} ids, the network {config.vocab_size}")
-    length = min(128, how["length"]) if options.smoke else how["length"]
+    length = min(64, how["length"]) if options.smoke else how["length"]
     torch.manual_seed(how["seed"])
     model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     accelerated = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     arguments = TrainingArguments(
         output_dir=options.out,
         max_steps=1,
-        per_device_train_batch_size=2 if options.smoke else options.per_device,
+        per_device_train_batch_size=1 if options.smoke else options.per_device,
         learning_rate=how["rate"],
         max_grad_norm=1.0,
         use_cpu=not torch.accelerator.is_available(),

@@ -100,11 +100,11 @@ def tokens_sheets(tokens: ChildVocabulary) -> Iterator[Sheet]:
         other = "other cuts and types" if has_types else "all other cuts"
         head = ["tokens", "parameters", "fewer tokens", other, "measured, repaired", "together"]
         on = (PAGE, TERMINAL, NOTEBOOK) if tokens.child < tokens.parent else (PAGE,)
+        unit = "bits a byte, or 1 - cosine"  # nothing else is known where all tokens stay
+        if tokens.losses:
+            unit = "bits a byte" if tokens.losses["parent"] else "1 - cosine"
         yield Sheet(
-            "Sizes of the vocabulary within the budgets, and what they lose (bits a byte, or 1 - cosine)",
-            head,
-            rows,
-            on=on,
+            f"Sizes of the vocabulary within the budgets, and what they lose ({unit})", head, rows, on=on
         )
     if tokens.curve:
         curve = [[f"{row.size:,}", show_amount(row.params), f"{row.grows:.2%}"] for row in tokens.curve]

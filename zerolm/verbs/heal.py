@@ -74,7 +74,7 @@ class HealSettings(Request):
         check_named(self.child, self.parent, *filter(None, [self.teacher]))
         self.request.check()
         texts = self.request.texts
-        is_read = field_read(texts.field, ",".join(texts.sources))
+        is_read = field_read(texts.field, *texts.sources)
         with needing_torch("healing trains networks", "train"), is_read:
             from zerolm.carving.request import Destination
             from zerolm.healing.heal import heal

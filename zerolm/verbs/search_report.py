@@ -69,7 +69,7 @@ class SearchReport(SearchResult, Report):
 
     @property
     def remarks(self) -> list[str]:
-        warnings = [*(self.calibration or {}).get("warnings", ()), *shape_warnings(self)]
+        warnings = [*(self.calibration or {}).get("warnings", ()), *shape_warnings(self), *unbounded(self)]
         return [f"warning: {warning}" for warning in warnings]
 
     @property
@@ -235,6 +235,14 @@ def shape_warnings(result: SearchResult) -> Iterator[str]:
     for name, value, (low, high) in values if result.question.score == SHAPE_LAW else ():
         if not low <= value <= high:
             yield f"{name} {value:.3g} is beyond {low:g} to {high:,g}, which shape_law was fitted to"
+
+
+def unbounded(result: SearchResult) -> Iterator[str]:
+    """Yield that no budget limits the size, where no labels say what size is worth."""
+    question = result.question
+    if not question.budgets and question.baseline is None and result.calibration is None:
+        params = show_amount(result.pick.costs["params"])
+        yield f"no budget limits the size: the pick has {params} parameters; give one, as --max-params 125M"
 
 
 def certificate_sentence(result: SearchResult) -> str:

@@ -75,11 +75,21 @@ def read_like(name: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def field_read(name: str | None, text: str | None) -> Iterator[None]:
-    """Within, the records of a text are read by this field; ``ValueError`` where there is no text."""
+def field_read(name: str | None, *texts: str | None, has_another: bool = False) -> Iterator[None]:
+    """Within, the records of texts are read by this field.
+
+    Raises ``ValueError`` for a text that does not exist, and for a field where no text is given, unless the
+    command ``has_another``.
+    """
+    from zerolm.settings.domains import domains_of
+    from zerolm.text.documents import check_exists
     from zerolm.text.record_texts import reading_field
 
-    if name is not None and text in NO_FILES:
+    for text in texts:
+        for source in domains_of(text).values() or [text]:
+            if source not in NO_FILES:
+                check_exists(str(source))
+    if name is not None and not has_another and all(text in NO_FILES for text in texts):
         raise ValueError("--text-field names a field of the records of a text: give --text FILE too")
     with reading_field(name):
         yield

@@ -60,11 +60,14 @@ class BestByTokens:
     @cached_property
     def by(self) -> Criterion:
         """The losses of all other units of the parent, for any number of tokens."""
-        announce_weighing(self.whole, "tokens", measured=MEASURED)
         by = losses_by(self.whole)[0]
         if self.whole.typing is not None:
             _ = self.whole.typing.estimates(by).measured  # the parent's rows
         return by
+
+    def announce(self, sizes: Sequence[int]) -> None:
+        """Announce the time to compare numbers of tokens with all other units, if it is long."""
+        announce_weighing(self.whole, "tokens", measured=MEASURED, vocabularies=sizes)
 
     def check(self, tokens: int) -> None:
         """Raise ``ValueError`` where no child is possible, before any long computation."""
@@ -138,6 +141,7 @@ def tried_sizes(
         return tried
     sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
     refused: list[ValueError] = []
+    best_by_tokens.announce(sizes)
     for number, size in enumerate(sizes):
         progress("trying sizes of the vocabulary", number, len(sizes))
         try:

@@ -67,8 +67,9 @@ class ExportPathSettings(Request):
     force: bool = setting("flag", False, "replace the output folder and an unfinished run in it")
 
     def run(self, progress: Progress = silent) -> PathReport:
-        choices, text = choices_in(Path(self.path)), self.text or "its own"
-        with needing_torch("supernets are networks", "train"), field_read(self.text_field, text):
+        choices = choices_in(Path(self.path))
+        is_read = field_read(self.text_field, self.text, has_another=True)
+        with needing_torch("supernets are networks", "train"), is_read:
             from zerolm.lab.supernets.export import ExportRequest, export
             from zerolm.training.processes import device_for
             from zerolm.training.request import Execution

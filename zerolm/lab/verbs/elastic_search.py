@@ -63,7 +63,7 @@ class SupernetSearchSettings(Request):
     def run(self, progress: Progress = silent) -> SupernetSearchReport:
         with (
             needing_torch("supernets are networks", "train"),
-            field_read(self.text_field, self.text or "its own"),
+            field_read(self.text_field, self.text, has_another=True),
         ):
             from zerolm.io.files import cache_folder
             from zerolm.lab.supernets.search import ElasticSearch, search_supernet

@@ -76,16 +76,16 @@ class ProxiesSettings(Request):
     store: str | None = setting("path", None, "file for results; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
-        with needing_torch():
-            from zerolm.lab.zero_cost.measure import ProxyRequest, measure
-        from zerolm.lab.verbs.proxies_report import ProxiesReport
-
         passes = {name: getattr(self, name) for name in PASSES}
         settings = passes | {"parts": self.micro_batches, **values_of(self.running)}
         store = None if self.store is None else Path(self.store)
         how = (settings, self.networks, self.jobs, self.backend, store)
-        with field_read(self.text_field, self.text):
+        with field_read(self.text_field, self.text), needing_torch():
+            from zerolm.lab.zero_cost.measure import ProxyRequest, measure
+
             ranked = measure(self.target, ProxyRequest(self.proxies, self.text, *how), progress=progress)
+        from zerolm.lab.verbs.proxies_report import ProxiesReport
+
         return ProxiesReport(**vars(ranked), run=run_of(self, **self._repeatable()))
 
     def _repeatable(self) -> dict[str, Any]:

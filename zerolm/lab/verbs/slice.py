@@ -68,13 +68,14 @@ class SliceSettings(Request):
 
         self.judging.check()
         check_named(self.parent)
-        with needing_torch("judging runs networks"):
-            from zerolm.lab.subnets.judged import slices_of
-            from zerolm.lab.subnets.slicing import slice_parent
-        of_text = field_read(self.judging.text_field, self.judging.text or self.cutting.calibration)
+        of_texts = field_read(self.judging.text_field, self.judging.text, self.cutting.calibration)
         how: Any = {"running": self.running, "jobs": self.jobs, "backend": self.backend}
         requests = (self.draw, self.cutting, self.judging)
-        with new_result(self.out, self.force) as place, read_like(self.like), of_text:
+        torch_there = needing_torch("judging runs networks")
+        with of_texts, new_result(self.out, self.force) as place, read_like(self.like), torch_there:
+            from zerolm.lab.subnets.judged import slices_of
+            from zerolm.lab.subnets.slicing import slice_parent
+
             sliced = slice_parent(self.parent, *requests, progress=progress, **how)
             is_file = place is not None and place.suffix == ".json"
             title = Path(self.out if self.out and is_file else LABEL_FILE).stem

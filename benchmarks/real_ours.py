@@ -117,9 +117,10 @@ def ran(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def predicted_minutes(said: str) -> float | None:
-    """Return the time that a command predicted before it started; None where it is short."""
-    match = re.search(r"about (\d+) (s|min|h): ", said)
-    return None if match is None else round(int(match[1]) * {"s": 1 / 60, "min": 1, "h": 60}[match[2]], 2)
+    """Return the minutes that a command predicted, comparisons of units among them; None where few."""
+    parts = re.findall(r"about (\d+) (s|min|h)(?:: | to compare)", said)
+    minutes = sum(int(number) * {"s": 1 / 60, "min": 1, "h": 60}[unit] for number, unit in parts)
+    return round(minutes, 2) if parts else None
 
 
 def by_bytes(parent: Parent, child: Path, text: str) -> dict[str, Any]:

@@ -370,8 +370,8 @@ def effort(every: Mapping[str, Rows]) -> Iterator[str]:
                 )
     yield (
         "Minutes of one core and gigabytes at the peak to make a child; minutes that the command predicted "
-        "before it started, where it takes a minute or more. Passes in the cache of an earlier row are "
-        "predicted, but not repeated:"
+        "before it started, where it takes a minute or more. Some rows took passes from the cache of an "
+        "earlier one, which their predictions did not know:"
     )
     yield ""
     yield from table(["model", "what", "minutes", "predicted", "GB"], rows)

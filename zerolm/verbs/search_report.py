@@ -238,7 +238,7 @@ def shape_warnings(result: SearchResult) -> Iterator[str]:
 
 
 def unbounded(result: SearchResult) -> Iterator[str]:
-    """Yield that no budget limits the size, where no labels say what size is worth."""
+    """Yield that no budget limits the size of a pick whose score is not fitted to labels."""
     question = result.question
     if not question.budgets and question.baseline is None and result.calibration is None:
         params = show_amount(result.pick.costs["params"])

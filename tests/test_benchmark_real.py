@@ -45,7 +45,9 @@ def half(parent: Parent) -> Cut:
 def test_children_are_judged_as_whole_models_are(parent: Parent) -> None:
     model = open_model(parent.checkpoint)
     child = apply_in_memory(model, half(parent))
-    first, same = judged(parent, "python", [of_peer(parent, PeerCut(half(parent))), whole(parent)])
+    first, same = judged(
+        parent, parent.unseen("python"), [of_peer(parent, PeerCut(half(parent))), whole(parent)]
+    )
     with torch.no_grad():
         theirs, ours = (each(TOKENS.ids).logits[:, :-1].double().log_softmax(-1) for each in (model, child))
     wanted = functional.kl_div(ours, theirs, log_target=True, reduction="none").sum(-1).mean()
@@ -81,7 +83,7 @@ def test_flap_puts_the_means_of_what_goes_into_a_bias(parent: Parent) -> None:
 
 def test_all_principal_components_are_the_parent(parent: Parent) -> None:
     scores = scores_of(parent, "python")
-    (same,) = judged(parent, "python", [of_peer(parent, peer_cut(parent, PCA, 0.0, scores))])
+    (same,) = judged(parent, parent.unseen("python"), [of_peer(parent, peer_cut(parent, PCA, 0.0, scores))])
     assert same["kl"] == pytest.approx(0.0, abs=1e-5)
     reads = list[torch.Tensor]()
     model = open_model(parent.checkpoint)

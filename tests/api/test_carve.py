@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an output in nowhere": ({"keep_ffn": 0.5, "out": "nowhere/child"}, "does not exist"),
     "steps without healing": ({"keep_ffn": 0.5, "steps": 2}, "give --heal TOKENS too"),
     "a recipe, healed": (
-        {"recipe": "child/recipe.json", "heal": 5000, "text": "text.txt"},
+        {"recipe": "child/recipe.json", "heal": 5000, "text": "parent"},
         "--heal cannot be combined with --recipe",
     ),
 }

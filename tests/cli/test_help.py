@@ -197,7 +197,7 @@ def test_shell_scripts(shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: 
 
 
 def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
-    small = ("search", "bert", "--hidden", "128", "--depth", "2", "--json")
+    small = ("search", "bert", "--hidden", "128", "--depth", "2", "--max-params", "9M", "--json")
     silent, told, more = zerolm(*small), zerolm(*small, "-v"), zerolm(*small, "-vv", "--quiet")
     assert silent.err == ""
     lines = told.err.splitlines()

@@ -203,11 +203,13 @@ def test_a_command_is_copied(opened: Callable[..., Any], clipboard: bool) -> Non
     expect(button).to_have_text("Copy")
 
 
-def test_a_drawing_without_points_is_nothing_to_walk_along(opened: Callable[..., Any], made: Any) -> None:
+def test_a_page_without_a_landscape_has_one_drawing_to_walk_along(
+    opened: Callable[..., Any], made: Any
+) -> None:
     report = made.reports["search"]
     made.pages["bare"] = replace(report, plateau=replace(report.plateau, landscape=[])).page()
     page = opened("bare")
-    assert page.locator(".plot").count() == 2
+    assert page.locator(".plot").count() == 1
     assert page.locator(".cursor").count() == 1
     page.locator(".cursor").focus()
     page.keyboard.press("End")

@@ -159,7 +159,7 @@ def test_by_pairs_no_others_lose_less(kind: str, tmp_path: Path, monkeypatch: py
 
 BY_PAIRS = "--criterion hope_moments"
 ON_TOKENS = f"--text random {BY_PAIRS} --sequences 4 --length 12"
-TO_HALF = "--max-params .5x --text a.txt"
+TO_HALF = "--max-params .5x --text parent/config.json"
 WRONG: dict[str, tuple[str, str]] = {
     "fewer than a token meets": ("--keep-experts 1", "the nearest that can be is 2"),
     "more than there are": ("--keep-experts 9", "a layer has 8 experts; the nearest that can be is 8"),

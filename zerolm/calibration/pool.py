@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -86,24 +86,29 @@ class Labels:
         """Whether results differ."""
         return len(set(self.result.tolist())) > 1
 
-    @property
-    def warnings(self) -> Iterator[str]:
-        """Yield warnings: of means, and of a direction by which larger networks are significantly worse."""
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings: of means, and of a direction by which larger networks are significantly worse."""
         from scipy.stats import kendalltau  # slow to import
 
+        warnings = []
         if self.repeated:
-            yield f"{self.repeated} results are of architectures given before: the mean of each counts"
-        if (
-            kendalltau(
-                make_score("body_params").of_many(self.pool.batch), self.result, alternative="less"
-            ).pvalue
-            < UNLIKELY
-        ):
-            other = "lower" if self.higher_is_better else "higher"
-            yield (
-                f"larger networks have the worse {self.metric}; if {other} is better, name the column "
-                f"{self.metric}:{other}, or in JSON give directions"
+            warnings.append(
+                f"{self.repeated} results are of architectures given before: the mean of each counts"
             )
+        sizes = make_score("body_params").of_many(self.pool.batch)
+        if kendalltau(sizes, self.result, alternative="less").pvalue < UNLIKELY:
+            warnings.append(doubt_of_direction(self.metric, higher_is_better=self.higher_is_better))
+        return tuple(warnings)
+
+
+def doubt_of_direction(metric: str, *, higher_is_better: bool) -> str:
+    """Return what to do where larger networks have the worse results and the direction may be wrong."""
+    other = "lower" if higher_is_better else "higher"
+    return (
+        f"larger networks have the worse {metric}; if {other} is better, name the column "
+        f"{metric}:{other}, or in JSON give directions"
+    )
 
 
 def part(labels: Labels, indices: Ints) -> Labels:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from zerolm.calibration.pool import doubt_of_direction
 from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.standings import label_free, row_of
@@ -109,8 +110,6 @@ def _reversed(section: Section) -> str:
     sizes = [row for name in ("params", "body_params") if (row := row_of(section, name)) is not None]
     if not sizes or any(row.tau_high is None or row.tau_high >= 0 for row in sizes):
         return ""
-    metric, other = section.metric, "lower" if section.truth.is_higher_better(section.metric) else "higher"
-    return (
-        f"warning: {section.title}: larger networks have the worse {metric}; if {other} is better, name the "
-        f"column {metric}:{other}, or in JSON give directions"
-    )
+    is_higher_better = section.truth.is_higher_better(section.metric)
+    doubt = doubt_of_direction(section.metric, higher_is_better=is_higher_better)
+    return f"warning: {section.title}: {doubt}"

@@ -112,9 +112,9 @@ def supernet_text(
             progress=progress,
         )
     except ValueError as error:
-        raise (
-            error if source else ValueError(f"{error}; it trained the supernet: give one by --text")
-        ) from None
+        if source:
+            raise
+        raise ValueError(f"{error}; it trained the supernet: give one by --text") from None
     if source is None and text.sha256 != before.get("sha256"):
         raise ValueError(f"the text {before.get('source')!r} is not the one that the supernet was trained on")
     return text

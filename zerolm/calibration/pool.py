@@ -103,7 +103,7 @@ class Labels:
 
 
 def doubt_of_direction(metric: str, *, higher_is_better: bool) -> str:
-    """Return what to do where larger networks have the worse results and the direction may be wrong."""
+    """Return the advice for results that say larger networks are worse: the direction may be wrong."""
     other = "lower" if higher_is_better else "higher"
     return (
         f"larger networks have the worse {metric}; if {other} is better, name the column "

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from zerolm.settings import Setting, shown
-from zerolm.settings import nearest as nearest
+from zerolm.settings import Setting, check_known
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -59,8 +58,7 @@ class Registry(Generic[Value]):
         """Return the entry of a name; ``ValueError`` suggests the nearest and says which there are."""
         if name not in self._entries:
             self.load_plugins()
-        if name not in self._entries:
-            raise ValueError(f"{self.kind} {shown(name)} is not known{nearest(name, self._entries)}")
+        check_known(self.kind, name, self._entries)
         return self._entries[name]
 
     def __getitem__(self, name: str) -> Value:

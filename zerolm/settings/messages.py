@@ -41,6 +41,13 @@ def nearest(name: str, possible: Iterable[str]) -> str:
     return f"{meant} the nearest of {len(names)} are {', '.join(map(repr, near))}"
 
 
+def check_known(what: str, name: Any, possible: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a name, or another value, that is none of those possible."""
+    names = list(possible)
+    if name not in names:
+        raise ValueError(f"{what} {shown(name)} is not known{nearest(str(name), names)}")
+
+
 _TYPED: list[Mapping[str, str]] = []
 """What settings are called on the command line at present, by name; the last of them now."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -102,6 +103,31 @@ class Registry(Generic[Value]):
                     PluginWarning,
                     stacklevel=2,
                 )
+
+
+def is_own(function: Callable[..., object]) -> bool:
+    """Return whether a function is zerolm's; those of a string that was executed have no module."""
+    return str(function.__module__).startswith("zerolm.")
+
+
+@contextmanager
+def plugged(what: str, function: Callable[..., object], *but: type[Exception]) -> Iterator[None]:
+    """Within, an error of a plug-in is a ``ValueError`` that names its ``function`` by what it is.
+
+    This includes ``SystemExit``, which would end the program. Errors of zerolm's own functions, and those
+    that are of the types ``but``, stay what they are.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except (Exception, SystemExit) as error:  # a plug-in raises what it will
+        if is_own(function):
+            raise
+        reason = " ".join(str(error).split())
+        message = f"{what} of {function.__module__} fails with {type(error).__name__}: {reason}"
+        lacks = isinstance(error, KeyError | AttributeError | TypeError)
+        raise ValueError(f"{message}; does it name all its needs?" if lacks else message) from error
 
 
 def entry_points(*, group: str) -> EntryPoints:

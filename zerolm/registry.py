@@ -124,8 +124,8 @@ def plugged(what: str, function: Callable[..., object], *but: type[Exception]) -
     except (Exception, SystemExit) as error:  # a plug-in raises what it will
         if is_own(function):
             raise
-        reason = " ".join(str(error).split())
-        message = f"{what} of {function.__module__} fails with {type(error).__name__}: {reason}"
+        reason = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+        message = f"{what} of {function.__module__} fails with {reason}"
         lacks = isinstance(error, KeyError | AttributeError | TypeError)
         raise ValueError(f"{message}; does it name all its needs?" if lacks else message) from error
 

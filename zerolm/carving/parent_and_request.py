@@ -42,7 +42,7 @@ class KeptExperts:
     described: ChildExperts
     repair: str
     units: list[UnitRow]
-    note: str
+    notes: tuple[str, ...]
     proof: Verified | None
     optimal: bool | None
 

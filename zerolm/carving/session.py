@@ -252,8 +252,8 @@ class Session:
         if self.methods.text == GENERATED:
             return {}
         scores, depth = self._scores_cache, dimensions(self.checkpoint).depth
-        layers = sum(scores.get(f"layer-{layer}") is not None for layer in range(depth))
-        sums = self._moments_cache.get("sums")
+        layers = sum(scores.get(f"layer-{layer}", only=()) is not None for layer in range(depth))
+        sums = self._moments_cache.get("sums", only=("batches",))
         batches = self.divided.fitted.most(MOMENT_TOKENS).filled(MOMENT_BATCH)
         done = 0 if sums is None else int(sums["batches"])
         return {SCORING: layers / depth, FISHER: done / len(batches)}

@@ -230,11 +230,11 @@ def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str
     return ", ".join(lines)
 
 
-def width_note(cut: Cut) -> str:
-    """Return a note on a stream with a flat spectrum, or with a width on which kernels are slow."""
+def width_notes(cut: Cut) -> list[str]:
+    """Return notes on a stream with a flat spectrum, or with a width on which kernels are slow."""
     narrowing, notes = cut.narrowing, list[str]()
     if narrowing is None:
-        return ""
+        return []
     if narrowing.kept < FLAT_SPECTRUM:
         notes.append(
             f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
@@ -245,7 +245,7 @@ def width_note(cut: Cut) -> str:
         nearest = min(smaller, key=lambda size: abs(size - cut.hidden), default=None)
         other = f" ({nearest} is one)" if nearest else ""
         notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNEL_MULTIPLE}{other}")
-    return "; ".join(notes)
+    return notes
 
 
 def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:

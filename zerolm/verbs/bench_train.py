@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, parsed, shown
 from zerolm.settings.compute import TrainedOn
+from zerolm.settings.messages import plural
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
@@ -294,7 +295,7 @@ class LabelsReport(TrainedLabels, Report):
 
     @property
     def written(self) -> list[str]:
-        return [f"labels of {len(self.architectures)} architectures"]
+        return [f"labels of {plural(len(self.architectures), 'architecture')}"]
 
     @property
     def ordered(self) -> list[LabelledArchitecture]:

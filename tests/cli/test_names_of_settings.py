@@ -69,6 +69,9 @@ def test_names_within_quotes_and_paths_stay() -> None:
 @given(st.lists(st.text("abcdef_", min_size=1), max_size=60, unique=True), st.text("abcdef_", min_size=1))
 def test_few_names_are_listed_and_three_of_many(names: list[str], name: str) -> None:
     message = nearest(name, names)
+    if len(names) == 1:
+        assert message == f"; there is only {names[0]}"
+        return
     if len(names) <= 16:
         assert message.endswith(f" there are {', '.join(names) or 'none'}")
     else:

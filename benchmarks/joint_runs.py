@@ -71,7 +71,7 @@ def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
         "types": _counted(document["types"]),
         "losses": document["losses"],
         "tried": (document["vocabulary"] or {}).get("sizes", []),
-        "note": document["note"],
+        "notes": document["notes"],
     }
 
 

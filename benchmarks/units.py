@@ -119,7 +119,7 @@ def within_params(parent: Path, way: str, share: float, seen: Path, unseen: Path
             return str(error)
         seconds = time.process_time() - before
         ours = zerolm.eval(out, parent=parent, text=unseen).rows()[0]
-        return Judged(child.costs["child"]["params"], ours["kl"], seconds, child.note)
+        return Judged(child.costs["child"]["params"], ours["kl"], seconds, "; ".join(child.notes))
 
 
 def whole(parent: Path, unseen: Path) -> Row:

@@ -43,7 +43,7 @@ def fewer_of(file: Path, target: Path, **flags: Any) -> tuple[Path, dict[int, li
     """Return the child of a file, and the experts that stay by layer."""
     flags = {"keep_experts": "0.5", "criterion": "random", "seed": 3} | flags
     carved = carve(file, target, form="gguf", **flags)
-    assert carved.note == ""
+    assert carved.notes == []
     assert carved.verified is not None
     recipe = json.loads((target / "recipe.json").read_text())
     return target / f"{stem_of(file)}-carved.gguf", {row["layer"]: row["kept"] for row in recipe["experts"]}

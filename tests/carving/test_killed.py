@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from carvings import carve, killed_while
 from forked import contents, die, in_another_process, killed_at
+from numpy.lib.npyio import NpzFile
 from tiny import saved
 
 import zerolm
@@ -190,7 +191,7 @@ def test_the_first_time_everything_is_measured(first: tuple[Path, Path, set[str]
     assert first[2] == {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}
 
 
-def test_stored_passes_take_no_time(parent: Path) -> None:
+def test_stored_passes_take_no_time(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = Checkpoint.open(parent)
     request = MethodRequest(criterion="surgeon", text="random", sequences=12, length=12)
     methods = methods_of(SizeRequest(), request)
@@ -201,7 +202,12 @@ def test_stored_passes_take_no_time(parent: Path) -> None:
     def shares(**changes: Any) -> dict[str, float]:
         return Session(checkpoint, replace(methods, **changes), silent).stored_shares()
 
-    assert shares() == {SCORING: 1.0, FISHER: 1.0}
+    read: list[str] = []
+    read_one = NpzFile.__getitem__
+    with monkeypatch.context() as recorded:
+        recorded.setattr(NpzFile, "__getitem__", lambda file, key: read.append(key) or read_one(file, key))
+        assert shares() == {SCORING: 1.0, FISHER: 1.0}
+    assert read == ["sha256", "batches"]  # the fingerprint of the weights, and how far the pass came
     assert shares(seed=1) == {SCORING: 0.0, FISHER: 0.0}
     assert shares(text=GENERATED) == {}
     run = Session(checkpoint, methods, silent)

@@ -38,7 +38,7 @@ def test_the_same_bytes_again(case: str, tmp_path: Path) -> None:
     assert ours["config.json"] == theirs["config.json"]
     for name in ("widths", "costs", "criterion", "repair", "plan", "shape", "format", "space"):
         assert getattr(again, name) == getattr(child, name)
-    assert not again.note
+    assert not again.notes
     assert again.verified.relative <= 1e-4
 
 

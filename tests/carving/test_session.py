@@ -189,10 +189,10 @@ def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytes
         said.append(text)
 
     carved = carve(parent, **child, for_=5.0, progress=told)
-    counted = int(carved.note.split()[0])
+    counted = int(carved.notes[0].split()[0])
     assert 1 <= counted < 64
-    assert carved.note.startswith(f"{counted} sequences, to last about 5 s")
-    assert carved.note.split(";")[0] in said
+    assert carved.notes[0] == f"{counted} sequences, to last about 5 s"
+    assert carved.notes[0] in said
     monkeypatch.setattr("zerolm.carving.session.measured_pace", lambda *_: Pace(1.0, 4.0, 1.0, 1e-12, 1e-12))
     with pytest.raises(
         ValueError, match="--for 5 s is too short: 3 sequences of 16 tokens are the fewest that make sense"
@@ -218,7 +218,7 @@ def test_advice_on_more_tokens_can_be_followed(
     text = tmp_path / "text.txt"
     text.write_text(" ".join(f"w{i * i % 61}" for i in range(words)))
     monkeypatch.setattr(Session, "loss_by_fewer", lambda *_: 100.0)
-    note = carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=10).note
+    note = carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=10).notes[-1]
     assert "on a quarter of the tokens it loses 100," in note
     assert note.split("on twice the number about ")[1].split(": ")[1].startswith(advice)
 

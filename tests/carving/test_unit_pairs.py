@@ -213,7 +213,7 @@ def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_pa
     parent = parents / "granitemoeshared"
     flags: dict[str, Any] = QUICK | {"text": str(parent.parent / "text.txt"), "max_params": "0.6x"}
     child = carve(parent, tmp_path / "child", **flags)
-    losses = dict(re.findall(r"(all|\d+ of \d+(?: neurons of each)?) ([\d.e-]+)", child.note))
+    losses = dict(re.findall(r"(all|\d+ of \d+(?: neurons of each)?) ([\d.e-]+)", child.notes[0]))
     assert len(losses) > 2
     assert "all" in losses
     count, _, of = min(losses, key=lambda name: float(losses[name])).partition(" of ")
@@ -224,7 +224,7 @@ def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_pa
     assert len({file.read_bytes() for file in files}) == 1
     for more in ({"keep_experts": "all"}, {"plan": "weights"}, {"for_": 60.0}):
         assert carve(parent, **flags | {"max_params": "0.95x"} | more).experts is None
-    assert "no text is given" in carve(parent, max_params="0.95x", criterion="capacity").note
+    assert "no text is given" in carve(parent, max_params="0.95x", criterion="capacity").notes[0]
 
 
 AUTO: Final[dict[str, dict[str, Any]]] = {
@@ -242,7 +242,7 @@ AUTO: Final[dict[str, dict[str, Any]]] = {
 def test_numbers_of_experts_share_budgets_with_tokens_and_types(auto: dict[str, Any], parents: Path) -> None:
     parent, text = parents / "granitemoeshared", str(parents / "text.txt")
     child = carve(parent, form="gguf" if "types" in auto else "hf", text=text, **QUICK | auto)
-    losses = {n: float(loss) for n, loss in re.findall(r"(all|\d[^,:;]*) ([\d.e-]+)[,;]", child.note + ";")}
+    losses = {n: float(loss) for n, loss in re.findall(r"(all|\d[^,:;]*) ([\d.e-]+)(?:,|$)", child.notes[0])}
     assert len(losses) > 1
     least = min(losses, key=losses.__getitem__)
     units = {row.unit: row for row in child.units}

@@ -98,7 +98,7 @@ def test_the_names_of_wrappers_are_removed(name: str, wrapper: str, tmp_path: Pa
     assert all(torch.equal(ours[key], theirs[key]) for key in ours if "pooler" not in key or name == "bert")
     for folder in ("parent", "clean"):
         carved = carve(tmp_path / folder, tmp_path / f"{folder}-child", keep_ffn=0.5)
-        assert (f"begin with {wrapper!r}" in carved.note) == (folder == "parent")
+        assert (f"begin with {wrapper!r}" in " ".join(carved.notes)) == (folder == "parent")
     files = [tmp_path / f"{folder}-child" / "model.safetensors" for folder in ("parent", "clean")]
     assert files[0].read_bytes() == files[1].read_bytes()
     reasons = {verdict.reasons[0] for verdict in diagnose(tmp_path / "parent").runtimes}
@@ -115,7 +115,7 @@ def test_a_mixture_in_a_wrapper(kind: str, tmp_path: Path) -> None:
     parent = Checkpoint.open(renamed(tmp_path / "parent", "module."))
     ours, theirs = (open_model(one).state_dict() for one in (parent, clean))
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    assert "begin with 'module.'" in carve(parent.folder, tmp_path / "child", keep_experts=0.5).note
+    assert "begin with 'module.'" in carve(parent.folder, tmp_path / "child", keep_experts=0.5).notes[0]
     assert Checkpoint.open(tmp_path / "child").wrapper == ""
 
 

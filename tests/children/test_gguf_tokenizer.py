@@ -215,7 +215,7 @@ def test_word_pieces_are_the_same(lower: bool, accents: bool | None, tmp_path: P
     tokenizer, model = opened(checkpoint), open_model(checkpoint)
     proof = check(tmp_path / "child.gguf", lambda ids: model(input_ids=ids).last_hidden_state, tokenizer)
     loses = lower if accents is None else accents
-    assert bool(proof.note) == loses
+    assert bool(proof.notes) == loses
     reader = llama_cpp.Llama(str(tmp_path / "child.gguf"), vocab_only=True, verbose=False)
     for text in (without_marks(PAGE) if loses else PAGE, "", "[MASK] of [SEP]s", *CORPUS[1].splitlines()):
         assert reader.tokenize(text.encode(), special=True) == tokenizer(text)["input_ids"]

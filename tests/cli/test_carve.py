@@ -28,7 +28,7 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Zerolm, tmp_path: Path)
     losses = json.loads((out / "result.json").read_text())["losses"]
     assert list(losses) == ["measured", "repaired"]
     words = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items())
-    assert f"loss on held-out text: {words}" in ran.out
+    assert f"loss on held-out text, KL in nats a token: {words}" in ran.out
     page = (out / "report.html").read_text()
     assert "Loss on held-out tokens" in page
     assert all(f"{loss:.3g}" in page for loss in losses.values())

@@ -225,7 +225,8 @@ def test_a_child_is_built_again_from_its_recipe(tmp_path: Path) -> None:
     inside = "0_Transformer"
     parent = sentence_folder(tmp_path / "parent", inside=inside)
     first = carve(parent, tmp_path / "child", keep_ffn=0.5)
-    assert "differ" not in rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again").note
+    built = rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
+    assert "differ" not in " ".join(built.notes)
     weights = Path(inside, "model.safetensors")
     assert (tmp_path / "again" / weights).read_bytes() == (tmp_path / "child" / weights).read_bytes()
     second = carve(tmp_path / "child", tmp_path / "smaller", keep_ffn=0.5)
@@ -267,4 +268,4 @@ def test_without_the_package_the_note_says_so(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(encoded, "find_spec", lambda name: None)
     carved = carve(sentence_folder(tmp_path / "parent"), tmp_path / "child", keep_ffn=0.5)
     assert carved.verified.embeddings is None
-    assert encoded.UNTRIED in carved.note
+    assert encoded.UNTRIED in " ".join(carved.notes)

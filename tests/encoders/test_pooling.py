@@ -250,14 +250,15 @@ def test_a_child_is_carved_by_them_and_keeps_them(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"keep_ffn": 0.5, "text": text(tmp_path), "sequences": 12}
     carved = carve(folder, tmp_path / "child", **flags)
     assert carved.verified.embeddings is not None
-    assert "embeddings are cut to 20 dimensions (truncate_dim)" in carved.note
-    assert "prompt 'w7 w8 w9 ' (default_prompt_name)" in carved.note
-    assert "compared by dot product" in carved.note
+    assert carved.unit == "1 - cosine of embeddings"
+    assert "embeddings are cut to 20 dimensions (truncate_dim)" in " ".join(carved.notes)
+    assert "prompt 'w7 w8 w9 ' (default_prompt_name)" in " ".join(carved.notes)
+    assert "compared by dot product" in " ".join(carved.notes)
     name = "config_sentence_transformers.json"
     assert json.loads((tmp_path / "child" / name).read_text()) == settings
     write(folder / name, {})
     other = carve(folder, tmp_path / "other", **flags)
-    assert "truncate_dim" not in other.note
+    assert "truncate_dim" not in " ".join(other.notes)
     assert other.losses["measured"] != carved.losses["measured"]
 
 
@@ -334,7 +335,7 @@ def test_healing_follows_them(tmp_path: Path) -> None:
     carve(folder, tmp_path / "child", keep_ffn=0.5, text=lines, repair="none")
     run: dict[str, Any] = {"text": lines, "tokens": 1200, "batch": 4, "length": 12, "rate": 1e-3}
     healed = zerolm.heal(tmp_path / "child", tmp_path / "healed", parent=folder, **run)
-    assert "embeddings are cut to 20 dimensions" in healed.note
+    assert "embeddings are cut to 20 dimensions" in " ".join(healed.notes)
     name = "config_sentence_transformers.json"
     assert (tmp_path / "healed" / name).read_bytes() == (folder / name).read_bytes()
     assert healed.losses["after"]["cosine"] > healed.losses["before"]["cosine"]

@@ -213,15 +213,20 @@ def test_a_mix_and_a_time(tmp_path: Path, llama: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(healing, "step_seconds", lambda *_: 0.1)
     clock = iter(range(10**6))  # each look at it is a tenth of a second later
     monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: next(clock) / 10))
+    looks = iter([0.0, 5.0, 6.5, 7.5] * 2)  # at the start, before and behind the first check, before training
+    monkeypatch.setattr(healing, "time", SimpleNamespace(monotonic=lambda: next(looks)))
     common = {name: value for name, value in FAST.items() if name != "tokens"}
     report = zerolm.heal(
-        child, tmp_path / "out", parent=parent, text=[text, other], mix=[3, 1], for_="2s", **common
+        child, tmp_path / "out", parent=parent, text=[text, other], mix=[3, 1], for_="11s", **common
     )
     trained_on = [one.trained_on for one in report.texts]
     assert report.training.tokens == 48 * report.training.steps == sum(trained_on)
     assert 18 <= report.training.steps <= 22
     assert trained_on[0] > 2 * trained_on[1]
     assert all(one.held_out > 0 for one in report.texts)
+    with pytest.raises(ValueError, match=r"--for 9 s is too short: opening .* take about 9 s"):
+        zerolm.heal(child, tmp_path / "none", parent=parent, text=text, for_="9s", **common)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_teacher_that_is_not_the_parent(tmp_path: Path, llama: Any) -> None:
@@ -285,7 +290,7 @@ def test_texts_and_lengths_that_cannot_be_are_refused(tmp_path: Path, llama: Any
     refused(out, child, match="less than one batch of 4 x 12; 48", **common | {"tokens": 40})
     refused(out, child, match="--tokens 10M or --for 30m", **common | {"tokens": None})
     refused(out, child, match="--tokens 10M or --for 30m", **common, for_="3s")
-    refused(out, child, match="2 shares for 1 texts", **common, mix=[1, 2])
+    refused(out, child, match="2 shares for 1 text: give", **common, mix=[1, 2])
     refused(out, child, match="3 micro-batches", **common, accumulate=3)
     refused(out, child, match="loss 'kll' is not known; did you mean 'kl'", **common, losses="kll")
     refused(out, child, match="--top keeps .* hidden need more", **common, top=4, losses="kl,hidden")

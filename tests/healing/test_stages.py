@@ -115,6 +115,7 @@ def test_a_run_that_is_killed_in_either_stage_ends_at_the_same_child(parent: Pat
         ({"heal": 5000, "out": "child", "text": "random"}, "give --text FILE, not random"),
         ({"heal": "0.5x", "out": "child"}, "not the share 0.5x"),
         ({"heal": 100, "out": "child"}, "2048 are the least"),
+        ({"heal": 4000, "out": "child", "steps": 2}, "2000 tokens are less than one batch of 8 x 256"),
         (
             {"heal": 5000, "out": "child", "steps": 2, "shape": "per-layer", "format": "padded"},
             "stages cut all layers to one size",

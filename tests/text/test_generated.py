@@ -146,7 +146,7 @@ def test_a_child_is_carved_and_built_again_without_a_text(parent: Path, tmp_path
     for name, more in (("child", {}), ("named", named)):
         report = package.carve(parent, tmp_path / name, keep_ffn=0.5, **SHORT, **more)
         assert (report.criterion, report.repair) == ("surgeon", "least-squares")
-        assert "calibrated on 72 tokens sampled from the parent; a text like" in report.note
+        assert "calibrated on 72 tokens sampled from the parent; a text like" in " ".join(report.notes)
         assert report.configuration["text"] == "generated"
     weights = (tmp_path / "child" / "model.safetensors").read_bytes()
     assert (tmp_path / "named" / "model.safetensors").read_bytes() == weights
@@ -160,21 +160,21 @@ def test_a_child_is_carved_and_built_again_without_a_text(parent: Path, tmp_path
     assert [command.endswith("--recipe recipe.json --out child") for command in sheet.commands] == [True]
     built = package.carve(parent, tmp_path / "built", recipe=tmp_path / "child" / "recipe.json")
     assert (tmp_path / "built" / "model.safetensors").read_bytes() == weights
-    assert "another text" not in built.note
+    assert "another text" not in " ".join(built.notes)
     recipe["calibration"]["generated"] = "0" * 64
     (tmp_path / "other.json").write_text(json.dumps(recipe))
     other = package.carve(parent, tmp_path / "other", recipe=tmp_path / "other.json")
-    assert "the parent generates another text here than for the recipe" in other.note
+    assert "the parent generates another text here than for the recipe" in " ".join(other.notes)
 
 
 def test_types_without_a_text_are_weighed_by_a_generated_one(parent: Path) -> None:
     flags: dict[str, Any] = {"keep": 1, "format": "gguf", "max_weight_bytes": "0.6x", **SHORT}
     report = package.carve(parent, **flags)
     assert report.losses
-    assert "tokens sampled from the parent" in report.note
+    assert "tokens sampled from the parent" in " ".join(report.notes)
     alone = package.carve(parent, **flags, criterion="capacity")
     assert not alone.losses
-    assert "capacity: chosen by weights alone, for research" in alone.note
+    assert "capacity: chosen by weights alone, for research" in " ".join(alone.notes)
 
 
 def test_criteria_by_weights_only_warn(parent: Path, monkeypatch: pytest.MonkeyPatch, zerolm: Zerolm) -> None:
@@ -221,9 +221,9 @@ def test_an_encoder_is_carved_by_random_sentences_without_a_text(tmp_path: Path)
     report = package.carve(bert(), tmp_path / "child", keep_ffn=0.5, sequences=20)
     count = random_sentences(Checkpoint.open(bert()), 20, 256).count
     assert (report.criterion, report.repair) == ("surgeon", "least-squares")
-    assert f"calibrated on {count} random tokens; a text like" in report.note
+    assert f"calibrated on {count} random tokens; a text like" in " ".join(report.notes)
     built = package.carve(bert(), tmp_path / "built", recipe=tmp_path / "child" / "recipe.json")
-    assert "another text" not in built.note
+    assert "another text" not in " ".join(built.notes)
 
 
 REFUSED: dict[str, tuple[str, tuple[str, ...], str]] = {

@@ -19,11 +19,13 @@ from zerolm.carving.result import (
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
 from zerolm.verbs.carve import CarvingReport
-from zerolm.verbs.carve_parts import tokens_sheets
-from zerolm.verbs.carve_width import LOSS, LOST, StreamWidths
+from zerolm.verbs.carve_parts import tokens_line, tokens_sheets
+from zerolm.verbs.carve_width import LOST, StreamWidths
 from zerolm.verbs.report import Run
 
 WHOLE = 64
+UNIT = "1 - cosine of embeddings"
+LOSS = f"loss, {UNIT}"
 SIZES = range(8, WHOLE + 1, 8)
 
 
@@ -37,7 +39,7 @@ def widths(
     """A stream and its spectrum: energies are 1 - (1 - k/d)^2, losses 1 - k/d."""
     spectrum = [SpectrumRow(k, energy(k), 1 - k / WHOLE if has_losses else None) for k in SIZES]
     stream = None if hidden is None else ChildStream(hidden, tied, basis, energy(hidden))
-    return StreamWidths(WHOLE, stream, spectrum)
+    return StreamWidths(WHOLE, stream, spectrum, UNIT)
 
 
 def drawn(of: StreamWidths) -> str:
@@ -55,13 +57,13 @@ def test_a_few_widths_stand_in_the_table_and_the_chosen_one() -> None:
     assert (chosen.kept_energy, chosen.loss) == (energy(51), None)
     of = widths(None)
     assert not any(map(of.is_chosen, of.few()))
-    assert StreamWidths(WHOLE, None, []).few() == []
+    assert StreamWidths(WHOLE, None, [], UNIT).few() == []
 
 
 def test_the_width_is_said_in_a_line() -> None:
     assert widths(48).line() == ("hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head")
     assert widths(None).line() == "hidden size 64, as the parent"
-    assert StreamWidths(WHOLE, None, []).line() == ""
+    assert StreamWidths(WHOLE, None, [], UNIT).line() == ""
     assert widths(48, tied=False, basis="weights").line().endswith("basis from weights), untied head")
 
 
@@ -75,7 +77,7 @@ def test_a_chart_for_what_is_known() -> None:
     assert "<th>loss</th>" not in one
     assert "40 chosen" in both
     assert "chosen" not in drawn(widths(None))
-    assert StreamWidths(WHOLE, None, []).sheets() == []
+    assert StreamWidths(WHOLE, None, [], UNIT).sheets() == []
 
 
 @pytest.mark.parametrize("loss", [0.0, math.inf, math.nan])
@@ -114,9 +116,9 @@ def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
     whole = replace(child, stream=None, verified=None)
     assert "Hidden size 48, as the parent." in whole._repr_html_()
     assert "Build the same child again" not in whole.page()
-    noted = replace(child, note="36 is slow; 32 is not; so it is")
-    assert noted.heading().trust.endswith("36 is slow. 32 is not. So it is.")
-    assert noted.remarks == noted.note.split("; ")
+    noted = replace(child, notes=["36 is slow; 32 is not", "so it is"])
+    assert noted.heading().trust.endswith("36 is slow; 32 is not. So it is.")
+    assert noted.remarks == noted.notes
 
 
 def test_layers_that_differ_are_listed_where_no_strip_is_drawn(child: CarvingReport) -> None:
@@ -139,7 +141,7 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
     }  # fmt: skip
     healing = {
         "child": "child", "parent": "parent", "teacher": "parent", "family": "llama", "format": "hf",
-        "texts": [], "training": training, "curve": kls, "note": "", "verified": None,
+        "texts": [], "training": training, "curve": kls, "notes": [], "verified": None,
         "losses": losses | {"parent": {"perplexity": 8.0, "kl": 0.0}},
     }  # fmt: skip
     healed = CarvingReport.from_json(child.to_json() | {"healing": healing})
@@ -152,10 +154,15 @@ def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> Non
     assert "trained network" in repr(healed)
 
 
-def test_sizes_of_the_vocabulary_are_in_the_unit_of_a_decoder_where_all_tokens_stay() -> None:
-    tokens = ChildVocabulary(64, 64, sizes=[TriedSize(64, 1000, 0.0, 0.1), TriedSize(32, 900, 0.2, 0.0)])
+@pytest.mark.parametrize("unit", ["bits a byte", "1 - cosine"])
+@pytest.mark.parametrize("losses", [{}, {"parent": 0.0, "child": 0.1}, {"parent": 0.5, "child": 0.6}])
+def test_losses_of_the_vocabulary_are_in_its_unit(unit: str, losses: dict[str, float]) -> None:
+    """Also where nothing was lost by the parent, or all tokens stay."""
+    tried = [TriedSize(64, 1000, 0.0, 0.1), TriedSize(32, 900, 0.2, 0.0)]
+    tokens = ChildVocabulary(64, 32 if losses else 64, unit, sizes=tried, losses=losses)
     (sheet,) = tokens_sheets(tokens)
-    assert "bits a byte" in sheet.title
+    assert sheet.title.endswith(f"what they lose ({unit})")
+    assert (unit in tokens_line(tokens)) == bool(losses)
 
 
 def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:

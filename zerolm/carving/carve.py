@@ -88,7 +88,7 @@ def rebuild(
     """Return the child of a recipe, carved from its parent again.
 
     Without repair the bytes are the same on any machine. With repair ``text`` must be the recipe's, and the
-    bytes are the same on the same machine. The ``note`` reports differences.
+    bytes are the same on the same machine. The ``notes`` report differences.
     """
     file = gguf_file(parent)
     _check_place(destination, parent, file)
@@ -123,7 +123,7 @@ def rebuild(
             read.check_text(carving.session.tokens.text)
             note = read.other_tokens(carving.session.tokens.digest())
         carving = _proven(carving)
-        return finished(carving, PlannedChild(carving.narrowed(read.cut, read.width), note=note))
+        return finished(carving, PlannedChild(carving.narrowed(read.cut, read.width), notes=(note,)))
 
 
 def _with_sequences(request: Carving) -> Carving:

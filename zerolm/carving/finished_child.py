@@ -14,6 +14,7 @@ from zerolm.carving.recipe_fields import to_hex
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
+from zerolm.children.card import LOSS
 from zerolm.children.child_tensors import Child
 from zerolm.families.core_sizes import CoreSizes
 from zerolm.io.folders import REPORT, new_folder
@@ -61,17 +62,13 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         weight_bits=stored_bits(carving.checkpoint, carving.costs),
         optimal=experts.optimal if experts and carving.is_done else plan.optimal,
         losses={**plan.losses, **measured},
-        note="; ".join(
-            filter(
-                None,
-                [
-                    *carving.checkpoint.whole.layout.notes,
-                    carving.parent.note,
-                    experts.note if experts else "",
-                    plan.note,
-                    _text_note(carving, cut, typed),
-                ],
-            )
+        unit=LOSS[carving.checkpoint.family.task],
+        notes=_without_empty(
+            *carving.checkpoint.whole.layout.notes,
+            carving.parent.note,
+            *(experts.notes if experts else ()),
+            *plan.notes,
+            _text_note(carving, cut, typed),
         ),
         verified=None,
         spectrum=list(plan.rows),
@@ -93,6 +90,10 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     )
     folder = carving.destination.folder
     return carved if folder is None else _written(carving, carved, cut, folder)
+
+
+def _without_empty(*notes: str) -> list[str]:
+    return [note for note in notes if note]
 
 
 def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
@@ -144,7 +145,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     from zerolm.carving.session import Session
     from zerolm.carving.write_child import write
     from zerolm.children.rotated import check_rotation
-    from zerolm.networks.pooling import settings_note
+    from zerolm.networks.pooling import settings_notes
 
     if cut.narrowing:
         check_rotation(carving.checkpoint)  # before the long repair
@@ -156,7 +157,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     losses = dict(carved.losses)
     if losses and repaired.arrays and typed is None:
         losses["repaired"] = session.loss(cut, repaired)
-    notes = [carved.note, repaired.note, _more_tokens(carving, session, cut, repaired, losses)]
+    notes = [*carved.notes, repaired.note, _more_tokens(carving, session, cut, repaired, losses)]
     if typed is not None:
         rows = rows_of(typed.types, carving.checkpoint)
         costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
@@ -185,9 +186,8 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         carving.progress("reopening the child")
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
         proof = proof.after(experts.proof if experts else None)
-        notes += [proof.note, settings_note(carving.checkpoint, in_file=carving.format.has_tokenizer)]
-        note = "; ".join(filter(None, notes))
-        carved = replace(carved, note=note, verified=proof.distances)
+        notes += [*proof.notes, *settings_notes(carving.checkpoint, in_file=carving.format.has_tokenizer)]
+        carved = replace(carved, notes=_without_empty(*notes), verified=proof.distances)
         if finish:
             finish(folder, carved.child)
         for shard in carving.checkpoint.shards:

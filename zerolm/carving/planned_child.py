@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_note
+from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_notes
 from zerolm.progress import about, announce, silent
 from zerolm.text.defaults import GENERATED
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
@@ -25,7 +25,7 @@ from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
-    from zerolm.carving.pace import CarvingWork
+    from zerolm.carving.pace import CarvingWork, Pace
     from zerolm.carving.session import Session
     from zerolm.text.tokens import Tokens
 
@@ -46,7 +46,7 @@ class PlannedChild:
     cut: Cut
     optimal: bool | None = None
     losses: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
+    notes: tuple[str, ...] = ()
     rows: Sequence[SpectrumRow] = ()
     typed: TypedWeights | None = None
     compared: float | None = None
@@ -102,22 +102,17 @@ def in_time(carving: Carving) -> Carving:
     return replace(carving, methods=methods).running()
 
 
-def announce_weighing(
-    carving: Carving, units: str, times: int = 1, measured: int = 0, vocabularies: Sequence[int] = ()
-) -> None:
+def announce_weighing(carving: Carving, units: str, seconds_of: Callable[[CarvingWork, Pace], float]) -> None:
     """Announce the time to compare units with all others, if it is long.
 
-    Plans are made ``times`` over, and ``measured`` ones repaired and measured; so are the losses of
-    ``vocabularies``, by their sizes.
+    ``seconds_of`` returns it for the work of a child and the pace of the parent.
     """
     session = carving.session
     if session is None or carving.progress is silent:
         return
     from zerolm.carving.pace import LONG
 
-    work = work_of(carving, session)
-    seconds = times * work.planning(session.pace) + work.measuring(session.pace, measured)
-    seconds += work.of_vocabularies(session.pace, vocabularies)
+    seconds = seconds_of(work_of(carving, session), session.pace)
     if seconds >= LONG:
         note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
         announce(carving.progress, note)
@@ -208,7 +203,7 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
         typing.narrowed(plan),
         optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
-        note="; ".join(filter(None, notes)),
+        notes=notes,
         typed=typed,
         compared=chosen.loss,
     )
@@ -280,12 +275,11 @@ def _with_notes(
         _time_note(carving.methods),
         rounding(carving.checkpoint, carving.size, plan),
         window_note(carving.checkpoint, carving.costs),
-        width_note(cut),
+        *width_notes(cut),
         measured,
     )
     rows = _spectrum(carving.basis, by_width or {}) if cut.narrowing or by_width else []
-    note = "; ".join(filter(None, notes))
-    return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, note=note, rows=rows)
+    return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, notes=notes, rows=rows)
 
 
 def _spectrum(basis: Basis, losses: Mapping[int, float]) -> list[SpectrumRow]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.planning.size_request import MEAN, ExpertsRequest, SizeRequest
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import setting
 from zerolm.text import defaults
@@ -128,8 +128,7 @@ class Methods(MethodRequest):
             raise ValueError(
                 f"--for chooses how much of a text is read, and {self.criterion} reads none: give --text FILE"
             )
-        if self.plan not in PLANS:
-            raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
+        check_known("plan", self.plan, PLANS)
         of_experts = self.criterion == self.experts  # their criteria are checked with the experts
         needing = {
             self.criterion: not of_experts and needs_tokens(self.criterion),

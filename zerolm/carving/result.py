@@ -186,13 +186,14 @@ class ChildVocabulary:
     """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
 
     ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
-    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
-    byte of a part of the text that is ``held_out`` of their choice; of an encoder 1 - cosine. ``curve`` shows
-    how that part grows with fewer tokens.
+    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, on a part
+    of the text that is ``held_out`` of their choice. All losses are in ``unit``: bits a byte, or 1 - cosine
+    of an encoder. ``curve`` shows how that part grows with fewer tokens.
     """
 
     parent: int
     child: int
+    unit: str
     used: int | None = None
     saves: int | None = None
     tokens: int = 0
@@ -211,9 +212,9 @@ class CarvedChild:
     ``costs`` are those of ``parent`` and ``child`` by name, and of the ``stored`` child where zeros pad it;
     weights are counted at ``weight_bits``. ``optimal`` is None where nothing was planned.
 
-    ``losses`` are KL in nats per token, or 1 - cosine, on held-out tokens: ``predicted`` from those of single
-    cuts, or ``predicted_repaired`` where repair was predicted too, ``measured`` for the whole plan, and for
-    the ``repaired`` one. ``note`` states any deviation from the request. ``verified`` is None where nothing
+    ``losses`` on held-out tokens are in ``unit``, KL or 1 - cosine: ``predicted`` from those of single cuts,
+    or ``predicted_repaired`` where repair was predicted too, ``measured`` for the whole plan, and for
+    the ``repaired`` one. ``notes`` state any deviation from the request. ``verified`` is None where nothing
     was written.
 
     ``widths`` are the sizes of each kept layer. ``stream`` is None where it stays whole; ``spectrum`` says
@@ -228,7 +229,8 @@ class CarvedChild:
     weight_bits: list[int]
     optimal: bool | None
     losses: dict[str, float]
-    note: str
+    unit: str
+    notes: list[str]
     verified: Verification | None
     spectrum: list[SpectrumRow] = field(default_factory=list)
     types: list[TypeRow] = field(default_factory=list)

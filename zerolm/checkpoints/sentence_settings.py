@@ -55,7 +55,7 @@ class SentenceSettings:
         return cls(dimensions, _prompt(document), similarity)
 
     @property
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """The settings that are not the usual ones, in words; empty where all are."""
         notes = {
             f"embeddings are cut to {self.dimensions} dimensions (truncate_dim)": self.dimensions is not None,
@@ -64,7 +64,7 @@ class SentenceSettings:
                 self.similarity != COSINE
             ),
         }
-        return "; ".join(text for text, holds in notes.items() if holds)
+        return tuple(text for text, holds in notes.items() if holds)
 
 
 def _prompt(document: dict[str, Any]) -> str:

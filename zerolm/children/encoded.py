@@ -34,7 +34,7 @@ def with_encoded(proof: Verified, child: Checkpoint, reference: PreTrainedModel)
     if child.sentences is None:
         return proof
     if find_spec("sentence_transformers") is None:
-        return replace(proof, note=UNTRIED)
+        return replace(proof, notes=(UNTRIED,))
     lines = _sentences(child)
     length = longest_line(child, LONGEST + prompt_tokens(child))
     tokens = padded_lines(lines, stock_tokenizer(child.folder), length, prompt=child.prompt)

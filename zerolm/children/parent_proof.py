@@ -34,7 +34,7 @@ def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> V
     """Return the distance of a parent's outputs on real tokens from those of stock software.
 
     ``memory`` is in bytes, for a multimodal or quantised model, which is opened as a whole. ``ValueError``
-    names the layer where the two differ by more than rounding; the ``note`` gives the reason if they were not
+    names the layer where the two differ by more than rounding; the ``notes`` give the reason if they were not
     compared.
     """
     progress("comparing the parent with stock software")
@@ -50,7 +50,8 @@ def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> V
 
 
 def _untried(why: str) -> Verified:
-    return Verified(0.0, 0.0, note=f"the parent was not compared with what stock software makes of it: {why}")
+    note = f"the parent was not compared with what stock software makes of it: {why}"
+    return Verified(0.0, 0.0, notes=(note,))
 
 
 def _step_by_step(states: Iterator[Any], stock_states: Iterator[Any], depth: int) -> Verified:

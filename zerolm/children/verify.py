@@ -46,18 +46,18 @@ class Verified(Verification):
     They were compared ``by`` logits or last hidden states (``outputs``), or block by block (``blocks``); an
     encoder's GGUF file ``by`` ``llama.cpp``. ``parent`` is the distance of zerolm's parent from that of stock
     software, None where that was not compared. ``embeddings`` is the distance of sentence-transformers'
-    ``encode``, or of llama.cpp's embeddings, None where that was not compared. The ``note`` gives the reason
+    ``encode``, or of llama.cpp's embeddings, None where that was not compared. The ``notes`` give the reason
     where a comparison was possible but omitted.
     """
 
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
     def of(self, parent: Verified | None) -> Verified:
         """Return the proof combined with the comparison of the parent with stock software."""
         if parent is None:
             return self
-        note = "; ".join(filter(None, [parent.note, self.note]))
-        return replace(self, parent=None if parent.note else parent.difference, note=note)
+        distance = None if parent.notes else parent.difference
+        return replace(self, parent=distance, notes=(*parent.notes, *self.notes))
 
     def after(self, earlier: Verified | None) -> Verified:
         """Return the proof of a child whose parent was made and compared before: the larger differences."""
@@ -71,7 +71,7 @@ class Verified(Verification):
     @property
     def distances(self) -> Verification:
         """Return the distances and the method of comparison."""
-        return Verification(**{name: value for name, value in vars(self).items() if name != "note"})
+        return Verification(**{name: value for name, value in vars(self).items() if name != "notes"})
 
 
 @torch.no_grad()

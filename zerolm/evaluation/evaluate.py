@@ -29,7 +29,7 @@ from zerolm.evaluation.same_size import (
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.compute import Compute, compute
 from zerolm.networks.opener import is_decoder, mapped_model, stock_tokenizer
-from zerolm.networks.pooling import MEAN, TokenPooling, settings_note
+from zerolm.networks.pooling import MEAN, TokenPooling, settings_notes
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.settings.domains import domains_of
@@ -229,7 +229,7 @@ def _judged(readings: Readings, compared: Compared, request: JudgeRequest, progr
         name: judged_network(name, params, [next(judged) for _ in several])
         for name, (params, several) in rows.items()
     }
-    note = "; ".join(filter(None, [readings.note, settings_note(compared.parent)]))
+    note = "; ".join(filter(None, [readings.note, *settings_notes(compared.parent)]))
     networks = [by_name.pop("child"), *by_name.values()]
     return Evaluated(
         **networks[0].values,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,9 +34,9 @@ from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.io.plain import as_plain, checked
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
-from zerolm.networks.pooling import TokenPooling, settings_note
+from zerolm.networks.pooling import TokenPooling, settings_notes
 from zerolm.passes.walk import predicted_step
-from zerolm.progress import Progress, silent
+from zerolm.progress import Progress, about, silent
 from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
@@ -78,7 +79,7 @@ def heal(
     to the same weights when it is started again. Under ``accelerate launch`` the first process writes. Raises
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
-    request.check()
+    begun = time.monotonic()
     device_for(request.execution)
     check_whole()
     if not processes().is_main_process:
@@ -87,7 +88,7 @@ def heal(
     of_first(lambda: check_new(out, force))
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         patient = Patient.of(child, parent, teacher, Path(folder), progress)
-        healing = Healing(patient, request, progress)
+        healing = Healing(patient, request, progress, begun)
         form = destination.form or patient.recipe.fields.written_as
         FORMATS[form].check(patient.child, healing.compact.cut)
         identity = of_first(lambda: healing.identity)
@@ -98,10 +99,10 @@ def heal(
 
 
 class Healing:
-    """One healing: its networks, its texts, and what is measured."""
+    """One healing, ``begun`` at a time of the clock: its networks, its texts, and what is measured."""
 
-    def __init__(self, patient: Patient, request: HealRequest, progress: Progress) -> None:
-        self.patient, self.request, self.progress = patient, request, progress
+    def __init__(self, patient: Patient, request: HealRequest, progress: Progress, begun: float) -> None:
+        self.patient, self.request, self.progress, self.begun = patient, request, progress, begun
         self.batch = request.batch or (SENTENCES if self._reads_sentences else BATCH)
         """Sequences of a step, over all processes."""
         micro_batch(self.batch, processes().num_processes, request.execution.accumulate)
@@ -195,7 +196,7 @@ class Healing:
     def identity(self) -> dict[str, Any]:
         """Return the identity of the run: its checkpoints are resumed only by a run with the same."""
         request, patient = self.request, self.patient
-        identity = asdict(replace(request, texts=replace(request.texts, sources=())))
+        identity = asdict(request)
         identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
         identity |= {"mix": request.texts.mix, "length": self.corpus.length, "batch": self.batch}
         identity |= {"losses": list(self.objective.weights), "pooling": repr(self.held_out.pooling)}
@@ -204,15 +205,17 @@ class Healing:
 
     def healed(self, work: Path) -> Healed:
         """Train; the network of ``compact`` is then the healed one."""
-        model, parent = self.compact.model, self._opened(self.patient.parent)
+        model, opening = self.compact.model, time.monotonic()
+        parent = self._opened(self.patient.parent)
         model.to(self.device)  # type: ignore[arg-type]
         of_parent, before = self._measured(parent)
+        checking = time.monotonic() - opening
         judge = self.held_out.judge(model, parent) if processes().is_main_process else None
         if self.patient.teacher is not self.patient.parent:
             parent = self._opened(self.patient.teacher)
         with seeded(self.request.seed):
             learner = self._learner(model, parent)
-        plan = self._request(**of_first(partial(self._pace, work / PLAN, before, learner, parent)))
+        plan = self._request(**of_first(partial(self._pace, work / PLAN, before, checking, learner, parent)))
         data = Sequences(self.corpus, plan.sequences, plan.seed, plan.batch)
         teacher = self._teacher(parent, data)
         del parent
@@ -271,10 +274,9 @@ class Healing:
         self.progress("reopening the child")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
-        settings = settings_note(self.patient.child, in_file=FORMATS[form].has_tokenizer)
-        notes = WORSE if after >= before > 0 else "", proof.note, settings
-        note = "; ".join(filter(None, notes))
-        return replace(healed, verified=proof.distances, note=note, format=form)
+        settings = settings_notes(self.patient.child, in_file=FORMATS[form].has_tokenizer)
+        notes = [*([WORSE] if after >= before > 0 else []), *proof.notes, *settings]
+        return replace(healed, verified=proof.distances, notes=notes, format=form)
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained, on the device."""
@@ -315,13 +317,22 @@ class Healing:
         return learner
 
     def _pace(
-        self, file: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
+        self,
+        file: Path,
+        before: dict[str, float],
+        checking: float,
+        learner: Student,
+        teacher: PreTrainedModel,
     ) -> dict[str, Any]:
-        """Return ``tokens`` and ``rate``, from the file where they are there already."""
+        """Return ``tokens``, ``rate`` and the ``seconds`` of training, from the file if it has them.
+
+        The time of the request includes that until now, and ``checking``: the seconds to check the child at
+        the end. ``ValueError`` where it leaves none for a step.
+        """
         if file.is_file():
             return dict(json.loads(file.read_text(encoding="utf-8")))
         request, execution = self.request, self.request.execution
-        tokens = request.tokens
+        tokens, seconds = request.tokens, None
         if tokens is None:
             assert request.seconds is not None
             self.progress("timing a step")
@@ -329,19 +340,24 @@ class Healing:
             data = Sequences(self.corpus, TRIALS * sequences, request.seed, sequences)
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
             took = step_seconds(learner, data, live, execution) * execution.accumulate
-            tokens = max(1, int(request.seconds / took)) * self._request(0, rate=0.0).step_tokens
+            seconds = request.seconds - checking - (time.monotonic() - self.begun)
+            if seconds < took:
+                raise ValueError(
+                    f"--for {about(request.seconds)} is too short: opening the models, checking the child "
+                    f"and a step of training take about {about(request.seconds - seconds + took)}"
+                )
+            tokens = int(seconds / took) * self._request(0, rate=0.0).step_tokens
         steps = self._request(tokens, rate=0.0).steps
         rate = rate_of(damage_of(before), steps, request.lora, large=self._every > 1)
-        pace = {"tokens": tokens, "rate": request.rate or rate}
+        pace = {"tokens": tokens, "rate": request.rate or rate, "seconds": seconds}
         write_json(file, pace)
         return pace
 
-    def _request(self, tokens: int, rate: float) -> TrainingRequest:
-        request, length = self.request, self.corpus.usual_length
-        is_cached = request.distillation.top is not None  # the teacher runs on all sequences first
-        schedule, seconds = Schedule(rate), None if is_cached else request.seconds
-        sizes = tokens, self.batch, length
-        return TrainingRequest(*sizes, schedule, request.seed, request.execution, seconds=seconds)
+    def _request(self, tokens: int, rate: float, seconds: float | None = None) -> TrainingRequest:
+        request, sizes = self.request, (tokens, self.batch, self.corpus.usual_length)
+        if request.distillation.top is not None:  # the teacher runs on all sequences first
+            seconds = None
+        return TrainingRequest(*sizes, Schedule(rate), request.seed, request.execution, seconds=seconds)
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return the teacher for the losses: the model itself, or its predictions on the disk."""

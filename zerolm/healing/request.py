@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zerolm.settings import REQUIRED
-from zerolm.settings.messages import called
+from zerolm.settings.messages import called, plural
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
-from zerolm.training.request import Execution
+from zerolm.training.request import Execution, check_one_batch
 
 if TYPE_CHECKING:
     from zerolm.networks.pooling import TokenPooling
@@ -47,11 +47,12 @@ class Texts:
     )
     length: int = setting("integer", 256, "tokens per sequence", group="Training", low=2, high=1 << 26)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         if not self.sources:
             raise ValueError("no training text: give --text FILE, a folder, or a hub data set (owner/name)")
         if self.mix is not None and len(self.mix) != len(self.sources):
-            raise ValueError(f"--mix has {len(self.mix)} shares for {len(self.sources)} texts; one a text")
+            shares, texts = plural(len(self.mix), "share"), plural(len(self.sources), "text")
+            raise ValueError(f"--mix has {shares} for {texts}: give one share for each text")
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,12 @@ class HealRequest:
         metavar="AMOUNT",
     )
     seconds: int | None = setting(
-        "duration", None, "training time instead of --tokens: 90s, 30m, 1.5h", name="for_", low=1, high=10**8
+        "duration",
+        None,
+        "time of the run instead of --tokens, opening and checking models included: 90s, 30m, 1.5h",
+        name="for_",
+        low=1,
+        high=10**8,
     )
     distillation: Distillation = part(Distillation)
     lora: int | None = setting(
@@ -161,17 +167,12 @@ class HealRequest:
     seed: int = setting("integer", 0, "seed of the data order", low=0, high=2**32 - 1)
     execution: Execution = part(Execution)
 
-    def check(self) -> None:
-        """Raise ``ValueError`` for what cannot be."""
-        self.texts.check()
+    def __post_init__(self) -> None:
         if self.only is not None and self.lora is not None:
             raise ValueError(f"--lora is of matrices in all layers, and --only {self.only} trains no others")
         if isinstance(self.tokens, str):
             raise ValueError(f"{called('tokens')} must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):
             raise ValueError("give the training length: --tokens 10M or --for 30m, one of them")
-        batch = self.batch or BATCH
-        least = batch * self.texts.length
-        if self.tokens is not None and self.tokens < least:
-            size = f"{batch} x {self.texts.length}"
-            raise ValueError(f"{self.tokens} tokens are less than one batch of {size}; {least} are the least")
+        if self.tokens is not None:
+            check_one_batch(self.tokens, self.batch or BATCH, self.texts.length)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zerolm.carving.result import CarvedChild
 from zerolm.children.verification import Verification
@@ -57,7 +57,7 @@ class Healed:
     training: HealTraining
     losses: dict[str, dict[str, float]]
     curve: list[dict[str, float]]
-    note: str = ""
+    notes: list[str] = field(default_factory=list)
     verified: Verification | None = None
 
 

@@ -71,7 +71,6 @@ def carve_and_heal(
     All stages learn from the first parent. What a killed run has finished is not done again. Raises
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed``.
     """
-    stages.request.check()
     device_for(stages.request.execution)
     if processes().num_processes > 1:
         raise ValueError("carving runs in one process: carve, then give zerolm heal to accelerate launch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +35,13 @@ class ArrayCache:
         digest = hashlib.sha256(repr(key).encode()).hexdigest()
         return cls(cache_folder(kind) / digest)
 
-    def get(self, name: str) -> Arrays | None:
-        """Return the arrays put under a name, or None."""
+    def get(self, name: str, only: Collection[str] | None = None) -> Arrays | None:
+        """Return the arrays put under a name, or None; ``only`` these are read, where some are named."""
         if self.folder is None:
             return None
         try:
             with np.load(self.folder / f"{name}.npz", allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
+                arrays = {key: file[key] for key in (file.files if only is None else only)}
         except Exception:  # damage shows in many ways
             return None
         logger.info("reused %s", self.folder / f"{name}.npz")

@@ -131,15 +131,15 @@ MEAN: Final = TokenPooling()
 """Of an encoder whose folder says nothing."""
 
 
-def settings_note(checkpoint: Checkpoint, *, in_file: bool = False) -> str:
+def settings_notes(checkpoint: Checkpoint, *, in_file: bool = False) -> tuple[str, ...]:
     """Return the settings of a folder that are not the usual ones, where embeddings are compared by them.
 
     Of a GGUF child (``in_file``) users follow them on their own.
     """
     if checkpoint.sentences is None or is_decoder(checkpoint):
-        return ""
-    note = checkpoint.sentences.settings.note
-    return f"{note}; llama.cpp does none of this: do it yourself" if note and in_file else note
+        return ()
+    notes = checkpoint.sentences.settings.notes
+    return (*notes, "llama.cpp does none of this: do it yourself") if notes and in_file else notes
 
 
 def prompt_tokens(checkpoint: Checkpoint) -> int:

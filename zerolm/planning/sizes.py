@@ -14,7 +14,7 @@ from zerolm.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.planning.size_request import SHAPES, SizeRequest
 from zerolm.planning.size_spaces import SIZE_SPACES
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
@@ -230,11 +230,11 @@ def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str
     return ", ".join(lines)
 
 
-def width_note(cut: Cut) -> str:
-    """Return a note on a stream with a flat spectrum, or with a width on which kernels are slow."""
+def width_notes(cut: Cut) -> list[str]:
+    """Return notes on a stream with a flat spectrum, or with a width on which kernels are slow."""
     narrowing, notes = cut.narrowing, list[str]()
     if narrowing is None:
-        return ""
+        return []
     if narrowing.kept < FLAT_SPECTRUM:
         notes.append(
             f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
@@ -245,7 +245,7 @@ def width_note(cut: Cut) -> str:
         nearest = min(smaller, key=lambda size: abs(size - cut.hidden), default=None)
         other = f" ({nearest} is one)" if nearest else ""
         notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNEL_MULTIPLE}{other}")
-    return "; ".join(notes)
+    return notes
 
 
 def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
@@ -282,8 +282,7 @@ def plans_of(
     Among equal ones that of fewest parameters is first. Raises ``ValueError`` where there is none; the error
     names the nearest possible cost.
     """
-    if request.layer_shape not in SHAPES:
-        raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.layer_shape, SHAPES)}")
+    check_known("shape", request.layer_shape, SHAPES)
     if not request.budgets and not request.keep:
         raise ValueError("no target size: give a budget such as --max-params 0.8x, or --keep-ffn 0.75")
     if not request.is_uniform and "layers" in request.keep:

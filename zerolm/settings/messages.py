@@ -33,12 +33,26 @@ def nearest(name: str, possible: Iterable[str]) -> str:
     Of more than 16 these are the three nearest.
     """
     names = list(possible)
+    if len(names) == 1:
+        return f"; there is only {names[0]}"
     close = get_close_matches(name[:MOST], names, 1)
     meant = f"; did you mean {close[0]!r}?" if close else ";"
     if len(names) <= LISTED:
         return f"{meant} there are {', '.join(names) or 'none'}"
     near = get_close_matches(name[:MOST], names, NEAREST, 0.0)
     return f"{meant} the nearest of {len(names)} are {', '.join(map(repr, near))}"
+
+
+def check_known(what: str, name: Any, possible: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a name, or another value, that is none of those possible."""
+    names = list(possible)
+    if name not in names:
+        raise ValueError(f"{what} {shown(name)} is not known{nearest(str(name), names)}")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things in words: 1 text, 2 texts."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 _TYPED: list[Mapping[str, str]] = []

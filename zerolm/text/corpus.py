@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.architecture import Floats, Ints
 from zerolm.io.files import cache_folder, replacing
 from zerolm.progress import Progress, silent
+from zerolm.settings.messages import plural
 from zerolm.text.defaults import HELD
 from zerolm.text.documents import Document, documents
 from zerolm.text.encoding import chat_renderer, document_ids, edges, separator
@@ -172,8 +173,9 @@ class Corpus:
             least = 10 * self.size
             if len(text.ids) < least:
                 raise ValueError(
-                    f"the text {text.source!r} has {len(text.ids)} tokens; {least} are the least for "
-                    f"sequences of {self.length}, one in ten held out: give more text, or less --length"
+                    f"the text {text.source!r} has {plural(len(text.ids), 'token')}; {least} are the "
+                    f"least for sequences of {self.length}, one in ten held out: give more text, or "
+                    "less --length"
                 )
 
     @cached_property

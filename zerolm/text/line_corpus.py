@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
 from zerolm.progress import Progress, silent
+from zerolm.settings.messages import plural
 from zerolm.text.corpus import Corpus, TokenFile
 from zerolm.text.defaults import HELD
 from zerolm.text.documents import documents
@@ -80,7 +81,7 @@ class LineCorpus(Corpus):
         """Raise ``ValueError`` where a text has too few sentences to train on and to hold out of."""
         for text, ends in zip(self.texts, self.ends, strict=True):
             if len(ends) < LEAST_LINES:
-                few = f"{len(ends)} sentences, one a line; {LEAST_LINES} are the least"
+                few = f"{plural(len(ends), 'sentence')}, one a line; {LEAST_LINES} are the least"
                 raise ValueError(f"the text {text.source!r} has {few}")
 
     @cached_property

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Ints
+from zerolm.settings.messages import plural
 from zerolm.text.defaults import LEAST_SEQUENCES
 from zerolm.text.documents import Text
 from zerolm.text.encoding import edges, encoded_line, running_ids
@@ -90,8 +91,9 @@ class Tokens:
         """
         if len(self) < LEAST_SEQUENCES:
             raise ValueError(
-                f"the text gives {len(self)} sequences of {self.ids.shape[1]} tokens; {LEAST_SEQUENCES} are "
-                "the least, because two are held out: give more text, or a smaller --length"
+                f"the text gives {plural(len(self), 'sequence')} of {self.ids.shape[1]} tokens; "
+                f"{LEAST_SEQUENCES} are the least, because two are held out: give more text, or a smaller "
+                "--length"
             )
         held_count = min(max(1, len(self) // HELD_SHARE), max(1, HELD_TOKENS * len(self) // self.count))
         generator = np.random.default_rng(0)  # at random within each stretch: texts may have a period
@@ -154,7 +156,9 @@ def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: in
     size = length - len(start)
     count = min(sequences, len(ids) // size)
     if count < 1:
-        raise ValueError(f"the text has {len(ids)} tokens, one sequence needs {size}: give more text")
+        raise ValueError(
+            f"the text has {plural(len(ids), 'token')}, one sequence needs {size}: give more text"
+        )
     firsts = spread_evenly(len(ids), size, count)
     return Tokens(cut(np.array(ids), firsts, size, start), text=text.sha256)  # (n, t)
 

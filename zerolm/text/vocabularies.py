@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zerolm.progress import Progress, silent
+from zerolm.settings.messages import plural
 from zerolm.text.encoding import beginning, encoded, trained_tokenizer
 
 PARTS: Final = 200
@@ -33,8 +34,8 @@ def token_counts(source: str, vocabularies: Sequence[int], progress: Progress = 
     text = "".join(beginning(source))
     if len(text) < LEAST_CHARACTERS:
         raise ValueError(
-            f"the text {source!r} has {len(text)} characters; {LEAST_CHARACTERS} are the least to compare "
-            "vocabularies"
+            f"the text {source!r} has {plural(len(text), 'character')}; {LEAST_CHARACTERS} are the least to "
+            "compare vocabularies"
         )
     step = -(-len(text) // PARTS)
     parts = [text[start : start + step] for start in range(0, len(text), step)]

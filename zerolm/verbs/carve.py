@@ -15,6 +15,7 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest, TrainedOn
 from zerolm.settings.domains import domains_of
+from zerolm.settings.messages import plural
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
@@ -48,7 +49,6 @@ LOSSES: Final = {
 }
 PLAN: Final = "Nothing was written or opened: this is a plan."
 UNMEASURED: Final = "No loss was measured."
-LOSS: Final = "loss on held-out tokens (KL in nats, or 1 - cosine)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,11 +224,11 @@ class CarvingReport(CarvedAndHealed, Report):
     def stream_widths(self) -> StreamWidths:
         """Return the losses and energies of widths of the stream."""
         is_repaired = "predicted_repaired" in self.losses
-        return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, is_repaired)
+        return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, self.unit, is_repaired)
 
     @property
     def remarks(self) -> list[str]:
-        return list(filter(None, self.note.split("; ")))
+        return self.notes
 
     @property
     def written(self) -> list[str]:
@@ -239,8 +239,8 @@ class CarvingReport(CarvedAndHealed, Report):
 
     def lines(self) -> list[str]:
         return [
-            f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
-            f"ffn {span(self._all('ffn'))}",
+            f"{plural(len(self.widths), 'layer')}: heads {span(self._all('heads'))}, "
+            f"kv {span(self._all('kv_heads'))}, ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), types_line(self.types), self._tokens()]),
             *self._outcome(),
         ]
@@ -256,7 +256,7 @@ class CarvingReport(CarvedAndHealed, Report):
         return [
             *([f"pruned: {', '.join(pruned)}"] if pruned else []),
             *([experts_line(self.experts)] if self.experts else []),
-            *([f"loss on held-out text: {losses}"] if losses else []),
+            *([f"loss on held-out text, {self.unit}: {losses}"] if losses else []),
             *([f"healed: {self._healing.gains}"] if self._healing else []),
             *self._proof(),
         ]
@@ -307,7 +307,7 @@ class CarvingReport(CarvedAndHealed, Report):
             *self._layer_sheets(),
             self._costs_sheet(),
             *([self._units_sheet()] if self.units else []),
-            *types_sheets(self.types, self.equal_bytes),
+            *types_sheets(self.types, self.equal_bytes, self.unit),
             *([experts_sheet(self.experts)] if self.experts else []),
             *(tokens_sheets(self.vocabulary) if self.vocabulary else []),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
@@ -358,7 +358,7 @@ class CarvingReport(CarvedAndHealed, Report):
         return Sheet("Costs compared with the parent", charts=[chart], sentences=stored, on=on)
 
     def _losses_sheet(self) -> Sheet:
-        scale = from_zero(self.losses.values(), LOSS)
+        scale = from_zero(self.losses.values(), f"loss on held-out tokens, {self.unit}")
         rows = [
             Bar(LOSSES.get(name, name), loss, f"{loss:.3g}", "green" if name == "repaired" else "grey")
             for name, loss in self.losses.items()

@@ -80,9 +80,9 @@ def _kept(tokens: ChildVocabulary) -> Iterator[str]:
         before, after = tokens.losses["parent"], tokens.losses["child"]
         where = "on held-out text" if tokens.held_out else "on the text itself, too short to hold any out"
         yield (
-            f"{before:.4g} becomes {after:.4g} bits a byte ({after / before - 1:+.1%}) {where}"
+            f"{before:.4g} becomes {after:.4g} {tokens.unit} ({after / before - 1:+.1%}) {where}"
             if before
-            else f"1 - cosine {after:.3g} {where}"
+            else f"{tokens.unit} {after:.3g} {where}"
         )
     if tokens.proof is not None:
         yield f"{tokens.proof.strings} strings read back alike, outputs apart {tokens.proof.relative:.1g}"
@@ -100,12 +100,8 @@ def tokens_sheets(tokens: ChildVocabulary) -> Iterator[Sheet]:
         other = "other cuts and types" if has_types else "all other cuts"
         head = ["tokens", "parameters", "fewer tokens", other, "measured, repaired", "together"]
         on = (PAGE, TERMINAL, NOTEBOOK) if tokens.child < tokens.parent else (PAGE,)
-        unit = "bits a byte, or 1 - cosine"  # nothing else is known where all tokens stay
-        if tokens.losses:
-            unit = "bits a byte" if tokens.losses["parent"] else "1 - cosine"
-        yield Sheet(
-            f"Sizes of the vocabulary within the budgets, and what they lose ({unit})", head, rows, on=on
-        )
+        title = f"Sizes of the vocabulary within the budgets, and what they lose ({tokens.unit})"
+        yield Sheet(title, head, rows, on=on)
     if tokens.curve:
         curve = [[f"{row.size:,}", show_amount(row.params), f"{row.grows:.2%}"] for row in tokens.curve]
         names = ["tokens", "parameters", "held-out text grows by"]
@@ -121,7 +117,7 @@ def types_line(types: Sequence[TypeRow]) -> str:
     return "quantisation types: " + ", ".join(f"{counts[name]} {name}" for name in ordered) if counts else ""
 
 
-def types_sheets(types: Sequence[TypeRow], equal_bytes: Sequence[EqualBytes]) -> Iterator[Sheet]:
+def types_sheets(types: Sequence[TypeRow], equal_bytes: Sequence[EqualBytes], unit: str) -> Iterator[Sheet]:
     """Yield the map of types, and the table of what else the bytes buy; nothing where none is chosen."""
     if types:
         title, line = "Quantisation types, layer by layer", f"{types_line(types)}."
@@ -132,12 +128,7 @@ def types_sheets(types: Sequence[TypeRow], equal_bytes: Sequence[EqualBytes]) ->
              "" if row.measured is None else f"{row.measured:.3g}"]
             for row in equal_bytes
         ]  # fmt: skip
-        head = [
-            "at these bytes",
-            "weights",
-            "predicted (KL in nats a token, or 1 - cosine)",
-            "measured, quantised",
-        ]
+        head = ["at these bytes", "weights", f"predicted ({unit})", "measured, quantised"]
         yield Sheet("What the bytes buy", head, rows, on=(PAGE, TERMINAL, NOTEBOOK))
 
 

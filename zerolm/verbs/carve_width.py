@@ -17,7 +17,6 @@ ROUNDING: Final = 1e-9
 """Shares of the energy below this are rounding errors."""
 HEIGHT: Final = 240
 LOST: Final = "share of the energy lost"
-LOSS: Final = "loss, KL in nats a token"
 ENERGY: Final = {
     "loss": "Energy is that of the normalised stream on the calibration tokens.",
     "weights": "Energy is that of the embeddings and of what the layers write: no tokens were looked at.",
@@ -34,13 +33,14 @@ class StreamWidths:
     """The width of a child's stream compared with the parent's, ``whole``, and a ``spectrum`` of other
     widths.
 
-    ``stream`` is None where it stays whole, the spectrum empty where it was not looked at. ``is_repaired`` is
-    True where its losses are those after repair.
+    ``stream`` is None where it stays whole, the spectrum empty where it was not looked at. Its losses are in
+    ``unit``; ``is_repaired`` is True where they are those after repair.
     """
 
     whole: int
     stream: ChildStream | None
     spectrum: Sequence[SpectrumRow]
+    unit: str
     is_repaired: bool = False
 
     def line(self) -> str:
@@ -92,20 +92,22 @@ class StreamWidths:
         ]
         basis = self.stream.basis if self.stream else "weights"
         sentences = [ENERGY["loss"], ALONE, AFTER[self.is_repaired]] if losses else [ENERGY[basis]]
-        charts = [self._chart(*one) for one in ((lost, LOST), (drawn, LOSS)) if len(one[0]) > 1]
+        charts = [
+            self._chart(*one) for one in ((lost, LOST), (drawn, f"loss, {self.unit}")) if len(one[0]) > 1
+        ]
         title = "What each width of the stream loses"
         return [Sheet(title, head, table, sentences, charts=charts, kind="widths", on=on, layout="pair")]
 
     def _chart(self, rows: Sequence[tuple[SpectrumRow, float]], name: str) -> Linked:
         points = [(float(row.hidden), y) for row, y in rows]
         colour = "blue" if name == LOST else "green"
-        marks: list[Mark] = [Line(points, colour), *([Dots(points, colour, 9)] if name == LOSS else [])]
+        marks: list[Mark] = [Line(points, colour), *([Dots(points, colour, 9)] if name != LOST else [])]
         if self.stream:
             hidden = self.stream.hidden
             marks.append(Limit(hidden, f"{hidden:,} chosen"))
             marks += [Sign("star", point, "orange") for point in points if point[0] == hidden]
         columns = [("energy kept", [texts(row)[1] for row, _ in rows])]
-        if name == LOSS:
+        if name != LOST:
             columns.append(("loss", [texts(row)[2] for row, _ in rows]))
         plot = Plot(
             f"{name}, by the hidden size of {self.whole}",

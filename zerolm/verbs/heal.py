@@ -72,7 +72,6 @@ class HealSettings(Request):
         from zerolm.checkpoints.folder import check_named
 
         check_named(self.child, self.parent, *filter(None, [self.teacher]))
-        self.request.check()
         texts = self.request.texts
         is_read = field_read(texts.field, *texts.sources)
         with needing_torch("healing trains networks", "train"), is_read:
@@ -122,7 +121,7 @@ class HealingReport(Healed, Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [self.note] if self.note else []
+        return self.notes
 
     @property
     def written(self) -> list[str]:
@@ -144,7 +143,7 @@ class HealingReport(Healed, Report):
             f"{self.how}, by {' and '.join(training.losses)}.",
             self.finding(),
             trust=f"{training.held_out} sequences of {training.length} tokens, one run, no interval: text of "
-            f"another kind may say otherwise. {sentence(self.note)}".strip(),
+            f"another kind may say otherwise. {' '.join(map(sentence, self.notes))}".strip(),
         )
 
     def sheets(self) -> list[Sheet]:

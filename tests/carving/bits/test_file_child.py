@@ -148,7 +148,7 @@ def test_types_keep_bytes_beside_any_cut(name: str, cuts: dict[str, Any], text: 
         alone, *single = carved.equal_bytes
         assert alone.name == "types alone"
         assert all(alone.measured <= other.measured for other in single)
-        assert ("not refitted" in carved.note) is bool(whole.layout.sizes.get("experts"))
+        assert ("not refitted" in " ".join(carved.notes)) is bool(whole.layout.sizes.get("experts"))
     else:
         assert 0 < typed < 2 * carved.losses["measured"]  # repaired after the cut, then rounded
     assert json.loads((out / "recipe.json").read_text())["types"] == as_plain(carved.types)

@@ -203,7 +203,7 @@ def test_a_plan_says_what_stands_in_and_keeps_the_stream(parents: Path, zerolm: 
     assert (found["stream"], {row["ffn"] for row in found["widths"]}) == (None, {256})
     assert (
         "blocks of 256 do not fit rows of 96 (q, k, v, o, gate, up, embedding, head): Q5_0 there"
-    ) in found["note"]
+    ) in " ".join(found["notes"])
     for row in found["types"]:
         assert row["type"] in ({"Q4_K", "BF16"} if row["role"] == "down" else {"Q5_0", "BF16"})
 
@@ -214,8 +214,8 @@ def test_a_stream_that_is_narrowed_so_that_types_fit_is_named(parents: Path, zer
     assert found["stream"]["hidden"] == 64
     kept = plan(zerolm, parents, "odd", *text, "--max-weight-bytes", "0.8x", "--keep-hidden", "1")
     assert kept["stream"] is None
-    assert "hidden 64" not in kept["note"]
-    assert "no quantised type fits rows of" in kept["note"]
+    assert "hidden 64" not in " ".join(kept["notes"])
+    assert "no quantised type fits rows of" in " ".join(kept["notes"])
 
 
 @given(st.floats(0.05, 0.99), st.sampled_from(["ffn", "hidden"]))

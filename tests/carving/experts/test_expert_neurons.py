@@ -129,7 +129,7 @@ def test_shared_experts_stay_as_wide_where_their_number_can_say_so(tmp_path: Pat
     one = mixture(tmp_path / "one", "deepseek_v3", n_shared_experts=1)
     with pytest.raises(ValueError, match="leaves shared experts unchanged; the nearest that can be is 24"):
         carve(one, tmp_path / "other", keep_expert_ffn="16")
-    assert carve(one, keep_expert_ffn="0.5").note == "0.5 of 24 neurons of an expert is 12: 8 are kept"
+    assert carve(one, keep_expert_ffn="0.5").notes == ["0.5 of 24 neurons of an expert is 12: 8 are kept"]
 
 
 def test_a_recipe_lists_neurons_and_refuses_others(tmp_path: Path) -> None:

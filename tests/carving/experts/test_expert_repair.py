@@ -65,7 +65,7 @@ def test_a_repaired_child_is_nearer_to_its_parent_on_unseen_tokens(
     assert all(re.search(r"experts\..*down_proj|output_linear", name) for name in changed)
     assert not any("shared" in name for name in changed)
     again = rebuild(tmp_path / "least-squares" / "recipe.json", folder, tmp_path / "again", text="random")
-    assert (again.note, again.repair) == ("", "least-squares")
+    assert (again.notes, again.repair) == ([], "least-squares")
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "least-squares" / FILE).read_bytes()
 
 
@@ -113,7 +113,7 @@ def test_a_recipe_of_repaired_experts_needs_its_text(tmp_path: Path) -> None:
     )
     assert f"--recipe recipe.json --out child --text {text}" in report.page()
     recipe = tmp_path / "child" / "recipe.json"
-    assert rebuild(recipe, folder, tmp_path / "again", text=str(text)).note == ""
+    assert rebuild(recipe, folder, tmp_path / "again", text=str(text)).notes == []
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
     with pytest.raises(ValueError, match="the recipe was made with a text"):
         rebuild(recipe, folder, tmp_path / "other")
@@ -140,7 +140,7 @@ def test_experts_that_are_stored_quantised_are_not_repaired(tmp_path: Path) -> N
     folder = packed_mixture(tmp_path / "parent", "qwen3_moe fp8")
     carved = carve(folder, tmp_path / "child", repair="least-squares", **FLAGS)
     assert carved.repair == "none"
-    assert "stored quantised" in carved.note
+    assert "stored quantised" in " ".join(carved.notes)
     carve(folder, tmp_path / "plain", repair="none", **FLAGS)
     assert (tmp_path / "child" / FILE).read_bytes() == (tmp_path / "plain" / FILE).read_bytes()
 

@@ -187,7 +187,7 @@ def test_a_child_tells_what_stays_by_domain_and_is_built_again(parent: Path, tmp
         assert all(0 < share <= 1 for share in row.domains.values())
     recipe = tmp_path / "child" / "recipe.json"
     assert json.loads(recipe.read_text())["calibration"]["sequences"] == 10
-    assert rebuild(recipe, parent, tmp_path / "again", text=text).note == ""
+    assert rebuild(recipe, parent, tmp_path / "again", text=text).notes == []
     assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "child" / FILE).read_bytes()
     with pytest.raises(ValueError, match="the recipe was made with"):
         rebuild(recipe, parent, tmp_path / "other", text=f"{tmp_path}/a.txt")

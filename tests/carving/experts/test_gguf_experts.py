@@ -66,7 +66,7 @@ def test_a_child_is_the_same_file_by_every_way(kind: str, tmp_path: Path) -> Non
         assert all(np.array_equal(ours[name][1], theirs[name][1]) for name in ours)
     checked = check(child, logits_of(open_model(Checkpoint.open(tmp_path / "folder"))), None, tolerance=5e-3)
     assert checked.difference <= 5e-3
-    assert not rebuild(tmp_path / "as file" / "recipe.json", parent, tmp_path / "again").note
+    assert not rebuild(tmp_path / "as file" / "recipe.json", parent, tmp_path / "again").notes
     assert (tmp_path / "again" / child.name).is_file()
     assert not list(tmp_path.glob(".zerolm-*"))
 
@@ -157,7 +157,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     file = gguf_parent(tmp_path, "qwen3_moe")
     child, _ = fewer_of(file, tmp_path / "child")
     recipe = tmp_path / "child" / "recipe.json"
-    assert rebuild(recipe, file, tmp_path / "again").note == ""
+    assert rebuild(recipe, file, tmp_path / "again").notes == []
     assert (tmp_path / "again" / child.name).read_bytes() == child.read_bytes()
     document = json.loads(recipe.read_text())
     for change, message in (
@@ -173,7 +173,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
         opened.seek(read_gguf_header(file).places["output_norm.weight"][0])
         opened.write(b"\0")
     differing = rebuild(recipe, file, tmp_path / "other")
-    assert "differs from the child that the recipe describes" in differing.note
+    assert "differs from the child that the recipe describes" in " ".join(differing.notes)
 
 
 def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_nothing_is_repaired_and_that_is_told(tmp_path: Path) -> None:
     file = readable_parent(tmp_path, "qwen3_moe")
     flags: dict[str, Any] = {"form": "gguf", "keep_experts": "4", "criterion": "reap", **TEXT}
     told = carve(file, tmp_path / "told", repair="least-squares", **flags)
-    assert told.note == "experts of a gguf file are copied as they are, and none is repaired"
+    assert told.notes == ["experts of a gguf file are copied as they are, and none is repaired"]
     carve(file, tmp_path / "plain", **flags)
     names = [tmp_path / name / "parent-carved.gguf" for name in ("told", "plain")]
     assert names[0].read_bytes() == names[1].read_bytes()

@@ -72,10 +72,10 @@ def test_weights_begin_as_the_seed_says() -> None:
 @pytest.mark.parametrize(
     ("name", "layers", "message"),
     [
-        ("elastic", [("bert", "none", 4)], "1 layers of 'elastic' are no path through 2 layers"),
+        ("elastic", [("bert", "none", 4)], "1 layer of 'elastic' is no path through 2 layers"),
         ("elastic", [("bert", "none", 8)] * 2, r"layer 1, \('bert', 'none'\) with ffn 8, is not of the"),
         ("elastic", [("bert", "none", 4), ("bert", "qk", 4)], r"layer 2, \('bert', 'qk'\) with ffn 4"),
-        ("elastic-causal", [("bert", "none", 4)] * 2, "2 layers of 'elastic-causal' are no path"),
+        ("elastic-causal", [("bert", "none", 4)] * 2, "2 layers of 'elastic-causal' is no path"),
     ],
 )
 def test_what_is_no_path_is_refused(name: str, layers: list[tuple[str, str, int]], message: str) -> None:

@@ -190,7 +190,7 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
     if session is None:  # only tokens are removed
         return carving.parent.loss_of_tokens
     if trials:
-        announce_weighing(carving, "experts", trials)
+        announce_weighing(carving, "experts", lambda work, pace: trials * work.planning(pace))
     plan = planned(carving)
     loss = session.finals([plan.cut])[0] if plan.compared is None else plan.compared
     return loss + carving.parent.loss_of_tokens

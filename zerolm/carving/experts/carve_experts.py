@@ -96,7 +96,7 @@ class ExpertCarving:
             selection.described(error_shares),
             self.repair,
             self._units(kept),
-            self._note(),
+            self._notes(),
             verified,
             selection.is_optimal,
         )
@@ -138,13 +138,13 @@ class ExpertCarving:
         )
         return replace(fewer, changed=changed), error_shares
 
-    def _note(self) -> str:
+    def _notes(self) -> tuple[str, ...]:
         """Return notes on the choice."""
         carving, methods = self.carving, self.carving.methods
         copied = COPIED if self.checkpoint.packed and methods.repair != "none" else ""
         is_chosen = carving.recipe is None and carving.size.experts.keep is not None
         by_weights = BY_WEIGHTS if is_chosen and methods.criterion == "aimer" else ""
-        return "; ".join(filter(None, [copied, self.selection.rounding(), by_weights]))
+        return tuple(filter(None, [copied, self.selection.rounding(), by_weights]))
 
     def _units(self, fewer: FewerExperts) -> list[UnitRow]:
         """Return rows of experts, and of neurons of each, before and after, with the removed parameters."""

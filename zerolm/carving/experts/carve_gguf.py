@@ -25,7 +25,7 @@ from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp, opened_by_llama_c
 from zerolm.checkpoints.identity import check_unchanged
 from zerolm.checkpoints.origin import Origin
 from zerolm.checkpoints.weight_types import BLOCKS
-from zerolm.children.card import card
+from zerolm.children.card import LOSS, card
 from zerolm.children.verification import Verification
 from zerolm.families.core_sizes import CoreSizes
 from zerolm.io.files import sha256_of
@@ -102,7 +102,8 @@ class GgufExpertCarving:
             weight_bits=sorted({round(8 * size / weights) for weights, size in kinds}),
             optimal=selection.is_optimal,
             losses={},
-            note="" if self.methods.repair == "none" else COPIED,
+            unit=LOSS["next"],
+            notes=[] if self.methods.repair == "none" else [COPIED],
             verified=None,
             experts=selection.described({}),
             criterion=self.methods.criterion,
@@ -131,8 +132,8 @@ class GgufExpertCarving:
             fewer.compare(file)
             sha256 = {file.name: sha256_of(file)}
             differing = self.recipe.difference(sha256, versions) if self.recipe else ""
-            note = "; ".join(filter(None, [carved.note, self._opened(file), differing]))
-            carved = replace(carved, note=note, verified=Verification(0.0, 0.0, "bytes"))
+            notes = [*carved.notes, *filter(None, [self._opened(file), differing])]
+            carved = replace(carved, notes=notes, verified=Verification(0.0, 0.0, "bytes"))
             text = card(recipe, carved.family, file.name)
             describe(folder, text, {**recipe, "sha256": sha256}, REPORT if finish else ())
             if finish:

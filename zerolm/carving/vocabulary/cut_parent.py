@@ -103,11 +103,16 @@ def cut_parent(
     checkpoint = parent.checkpoint
     progress(f"cutting the vocabulary to {len(kept):,} of {checkpoint.layout.vocab:,} tokens")
     child = with_tokens(checkpoint, kept, folder / "tokens", progress=progress)
-    vocabulary = parent.vocabulary or ChildVocabulary(checkpoint.layout.vocab, len(kept))
+    vocabulary = parent.vocabulary or ChildVocabulary(checkpoint.layout.vocab, len(kept), unit_of(checkpoint))
     if is_written:
         progress("comparing the tokenizers")
         vocabulary = replace(vocabulary, proof=proven(child, text))
     return replace(parent, checkpoint=child, vocabulary=vocabulary)
+
+
+def unit_of(checkpoint: Checkpoint) -> str:
+    """Return the unit of the losses of fewer tokens."""
+    return "bits a byte" if is_decoder(checkpoint) else "1 - cosine"
 
 
 def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel) -> ChildVocabulary:
@@ -115,7 +120,7 @@ def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel
     whole, of_used = (costs_of(one, costs)["params"] for one in (checkpoint, shaped(checkpoint, use.used)))
     used, saves = (use.used, whole - of_used) if use.counts.any() else (None, None)
     vocab, tokens = checkpoint.layout.vocab, int(use.counts.sum())
-    return ChildVocabulary(vocab, size, used, saves, tokens, use.growth(size))
+    return ChildVocabulary(vocab, size, unit_of(checkpoint), used, saves, tokens, use.growth(size))
 
 
 def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) -> int:

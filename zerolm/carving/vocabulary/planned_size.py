@@ -21,6 +21,7 @@ from zerolm.progress import Progress, silent
 from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
+    from zerolm.carving.pace import CarvingWork, Pace
     from zerolm.carving.vocabulary.byte_losses import TokenLosses
     from zerolm.carving.vocabulary.text_use import TextUse, TokenUse
 
@@ -67,7 +68,11 @@ class BestByTokens:
 
     def announce(self, sizes: Sequence[int]) -> None:
         """Announce the time to compare numbers of tokens with all other units, if it is long."""
-        announce_weighing(self.whole, "tokens", measured=MEASURED, vocabularies=sizes)
+
+        def seconds(work: CarvingWork, pace: Pace) -> float:
+            return work.planning(pace) + work.measuring(pace, MEASURED) + work.of_vocabularies(pace, sizes)
+
+        announce_weighing(self.whole, "tokens", seconds)
 
     def check(self, tokens: int) -> None:
         """Raise ``ValueError`` where no child is possible, before any long computation."""

@@ -67,7 +67,7 @@ def check(
         notes = () if tokenizer is None else compare_with(opened, tokenizer)
         ids = _some_tokens(opened, tokenizer)
         proof = _compare_outputs(opened, reference, ids, tolerance)
-        proof = replace(proof, note="; ".join(filter(None, [proof.note, *notes])))
+        proof = replace(proof, notes=(*proof.notes, *notes))
     finally:
         opened.close()
     return _with_embedding(proof, file, reference, pooling, ids, tolerance) if encodes else proof
@@ -227,14 +227,14 @@ def _within(
             f"llama.cpp's {kind} are not finite, the carved parent's are: with F16 matrices it computes in "
             f"float16, which ends at 65,504; save the parent in bfloat16"
         )
-    note = ""
+    notes: tuple[str, ...] = ()
     if spare and not difference <= allowed and _all_but(spare, output - expected) <= steadily:
         others = int(((output - expected).abs().flatten(1).max(1).values > steadily).sum())
         difference = _all_but(others, output - expected)
-        note = f"by rounding llama.cpp routes {others} of {len(output)} tokens to other experts"
+        notes = (f"by rounding llama.cpp routes {others} of {len(output)} tokens to other experts",)
     elif not difference <= allowed:
         raise ValueError(f"llama.cpp's {kind} differ from {whose} by {difference:.3g}")
-    return Verified(difference, difference / max(largest, 1e-12), note=note)
+    return Verified(difference, difference / max(largest, 1e-12), notes=notes)
 
 
 def _all_but(spare: int, differences: Tensor) -> float:

@@ -16,6 +16,7 @@ from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.distillation import Features, watched
 from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack, part
+from zerolm.settings.messages import plural
 
 DRAWN_AT: Final = 528
 """The hidden size at which matrices are as ``build`` draws them: ELM-Small's."""
@@ -94,8 +95,8 @@ class Supernet(nn.Module):
         layers = architecture.choices["layers"]
         if architecture.space != self.space.name or len(layers) != self.shape[0]:
             raise ValueError(
-                f"{len(layers)} layers of {architecture.space!r} are no path through {self.shape[0]} layers "
-                f"of {self.space.name!r}"
+                f"a network of {plural(len(layers), 'layer')} of {architecture.space!r} is no path through "
+                f"{self.shape[0]} layers of {self.space.name!r}"
             )
         kinds = self.space.kinds
         path = []

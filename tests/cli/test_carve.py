@@ -36,6 +36,18 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Zerolm, tmp_path: Path)
     assert carved(zerolm, parent, tmp_path / "again", *flags)["losses"] == losses
 
 
+@pytest.mark.parametrize("flags", [("--max-params", "1x"), ("--max-params", "1G"), ("--keep", "1")])
+def test_a_plan_that_prunes_nothing_says_so(zerolm: Zerolm, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    parent = str(saved(tmp_path / "parent", "llama"))
+    ran = zerolm("carve", parent, *flags, "--criterion", "capacity", "--json")
+    document = json.loads(ran.out)
+    assert document["costs"]["child"] == document["costs"]["parent"]
+    assert document["notes"] == ["nothing is pruned: the parent fits the request as it is"]
+    assert "nothing is pruned" in ran.err
+    less = zerolm("carve", parent, "--max-params", ".9x", "--criterion", "capacity")
+    assert "nothing is pruned" not in less.err
+
+
 def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path) -> None:
     settings = transformers.LlamaConfig(
         vocab_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=4,

@@ -34,6 +34,7 @@ BY_WEIGHTS: Final = (
     "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
+WHOLE: Final = "nothing is pruned: the parent fits the request as it is"
 IMATRIX: Final = "importances.imatrix"
 WORTH_TOKENS: Final = 0.02
 """Smallest gain from twice the tokens that is reported, as a share of the loss."""
@@ -69,6 +70,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
             *(experts.notes if experts else ()),
             *plan.notes,
             _text_note(carving, cut, typed),
+            "" if typed or costs["child"]["params"] != costs["parent"]["params"] else WHOLE,
         ),
         verified=None,
         spectrum=list(plan.rows),

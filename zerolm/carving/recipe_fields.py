@@ -17,6 +17,7 @@ from zerolm.carving.result import ChildStream, TypeRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import OUTPUT_ROLES
+from zerolm.repairing.rules import Repair
 from zerolm.settings import nearest, shown
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.ridges import Place, Ridges
@@ -93,7 +94,7 @@ class RecipeFields:
 
     family: Name
     criterion: Name
-    repair: Name
+    repair: Repair
     plan: Name
     shape: Name
     written_as: Name
@@ -107,7 +108,7 @@ class RecipeFields:
     types: list[TypeRow] | None = None
     experts: list[ExpertsRow] | None = None
     criterion_of_experts: Name | None = None
-    repair_of_experts: Name | None = None
+    repair_of_experts: Repair | None = None
     healing: Annotated[list[HealingStage], MaxLen(MAX_STAGES)] = field(default_factory=list)
     tokens: str | None = None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.planning.size_request import MEAN, ExpertsRequest, SizeRequest
+from zerolm.repairing.rules import REPAIRS
 from zerolm.settings import nearest, shown
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import setting
@@ -69,7 +70,7 @@ class MethodRequest:
         "text",
         None,
         "refit output matrices: none, or least-squares (default; for experts only with a real text)",
-        metavar="NAME",
+        choices=REPAIRS,
     )
     seed: int = setting(
         "integer", 0, "seed of generated tokens, random tokens and --criterion random", low=0, high=2**63 - 1
@@ -105,7 +106,6 @@ class Methods(MethodRequest):
 
     def check(self) -> None:
         """Raise ``ValueError`` for unknown methods, or for incompatible ones."""
-        from zerolm.repairing.rules import REPAIRS
         from zerolm.units.importance.criteria import needs_tokens
 
         if not (
@@ -130,10 +130,12 @@ class Methods(MethodRequest):
             )
         if self.plan not in PLANS:
             raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
+        if self.repair not in REPAIRS:
+            raise ValueError(f"repair {shown(self.repair)} is not known{nearest(self.repair, REPAIRS)}")
         of_experts = self.criterion == self.experts  # their criteria are checked with the experts
         needing = {
             self.criterion: not of_experts and needs_tokens(self.criterion),
-            f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,
+            f"repair {self.repair}": self.repair != "none",
             f"plan {self.plan}": self.plan == PRICES,
         }
         name = next((name for name, is_needed in needing.items() if is_needed), None)
@@ -188,12 +190,11 @@ def _methods_with_experts(size: SizeRequest, request: MethodRequest) -> Methods:
 
 def _is_by_weights(request: MethodRequest) -> bool:
     """Return whether a criterion by weights alone is named, and nothing else needs tokens."""
-    from zerolm.repairing.rules import REPAIRS
     from zerolm.units.importance.criteria import needs_tokens
 
     if request.criterion is None or needs_tokens(request.criterion) or request.plan == PRICES:
         return False
-    return request.repair is None or "tokens" not in REPAIRS.entry(request.repair).needs
+    return request.repair in (None, "none")
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a text as number": ({"criterion": 7}, "criterion must be text, not 7"),
     "no such format": ({"written_as": "onnx"}, "format 'onnx' is not known"),
     "hashes that are none": ({"sha256": [1]}, "sha256 must be a JSON object"),
+    "no such plan": ({"plan": "x\n# y"}, "plan must be 'weights', 'prices' or 'heuristic', not"),
     "no such repair": ({"repair": "glue"}, "repair must be 'none' or 'least-squares', not 'glue'"),
 }
 

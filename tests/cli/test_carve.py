@@ -58,6 +58,7 @@ def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path
     carved(zerolm, tmp_path / "parent", tmp_path / "child", "--keep-heads", "0.75", *text)
     card = (tmp_path / "child" / "README.md").read_text()
     assert "its type is mistral" in card
+    assert "- sizes: as requested, or planned by the criterion alone\n" in card
     assert "8 sequences of at most 16 tokens (random, seed 0)" in card
     config = json.loads((tmp_path / "child" / "config.json").read_text())
     assert (config["model_type"], config["architectures"]) == ("mistral", ["MistralForCausalLM"])

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Lt, MaxLen
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
-from zerolm.carving.request import MAX_TOKENS
+from zerolm.carving.request import MAX_TOKENS, Plan
 from zerolm.carving.result import ChildStream, TypeRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
@@ -95,7 +95,7 @@ class RecipeFields:
     family: Name
     criterion: Name
     repair: Repair
-    plan: Name
+    plan: Plan
     shape: Name
     written_as: Name
     space: Name | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from zerolm.planning.size_request import MEAN, ExpertsRequest, SizeRequest
 from zerolm.repairing.rules import REPAIRS
@@ -19,7 +19,8 @@ from zerolm.text import defaults
 
 PRICES: Final = "prices"
 """The plan by the estimated losses of single cuts."""
-PLANS: Final = ("weights", PRICES, "heuristic")
+Plan = Literal["weights", "prices", "heuristic"]
+PLANS: Final[tuple[str, ...]] = get_args(Plan)
 SUMMED: Final = "hope_moments"
 """The criterion of experts whose losses are squared norms summed over tokens, like the scores of neurons."""
 RANDOM: Final = defaults.RANDOM

@@ -18,6 +18,7 @@ from zerolm.lab.zero_cost import find_proxy
 from zerolm.lab.zero_cost.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
+from zerolm.units.importance.criteria import CRITERIA
 from zerolm.verbs import commands
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,7 @@ def registered() -> Iterator[None]:
     """Forget what snippets register; what is built in is there first."""
     pytest.importorskip("torch")
     find_proxy("snip")
-    before = {registry: dict(registry._entries) for registry in (SCORES, SPACES, PROXIES)}
+    before = {registry: dict(registry._entries) for registry in (SCORES, SPACES, PROXIES, CRITERIA)}
     yield
     for registry, entries in before.items():
         registry._entries = entries  # type: ignore[assignment]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from zerolm.settings import Setting, shown
-from zerolm.settings import nearest as nearest
+from zerolm.settings import Setting, check_known
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -59,8 +59,7 @@ class Registry(Generic[Value]):
         """Return the entry of a name; ``ValueError`` suggests the nearest and says which there are."""
         if name not in self._entries:
             self.load_plugins()
-        if name not in self._entries:
-            raise ValueError(f"{self.kind} {shown(name)} is not known{nearest(name, self._entries)}")
+        check_known(self.kind, name, self._entries)
         return self._entries[name]
 
     def __getitem__(self, name: str) -> Value:
@@ -104,6 +103,31 @@ class Registry(Generic[Value]):
                     PluginWarning,
                     stacklevel=2,
                 )
+
+
+def is_own(function: Callable[..., object]) -> bool:
+    """Return whether a function is zerolm's; those of a string that was executed have no module."""
+    return str(function.__module__).startswith("zerolm.")
+
+
+@contextmanager
+def plugged(what: str, function: Callable[..., object], *but: type[Exception]) -> Iterator[None]:
+    """Within, an error of a plug-in is a ``ValueError`` that names its ``function`` by what it is.
+
+    This includes ``SystemExit``, which would end the program. Errors of zerolm's own functions, and those
+    that are of the types ``but``, stay what they are.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except (Exception, SystemExit) as error:  # a plug-in raises what it will
+        if is_own(function):
+            raise
+        reason = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+        message = f"{what} of {function.__module__} fails with {reason}"
+        lacks = isinstance(error, KeyError | AttributeError | TypeError)
+        raise ValueError(f"{message}; does it name all its needs?" if lacks else message) from error
 
 
 def entry_points(*, group: str) -> EntryPoints:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from refusals import Zerolm, refused
 
+from zerolm.scores import SCORES, closed_form
+
 FAST = ("search", "bert", "--hidden", "128", "--depth", "2")
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -56,6 +58,17 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def test_one_line_and_status_2(name: str, zerolm: Zerolm) -> None:
     arguments, words = WRONG[name]
     zerolm(*arguments).refused(*words)
+
+
+@pytest.mark.parametrize(("code", "end"), [((), "by SystemExit\n"), (("enough",), "by SystemExit: enough\n")])
+def test_a_plugin_does_not_end_the_program_in_silence(
+    code: tuple[str, ...], end: str, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SCORES, "_entries", dict(SCORES._entries))
+    closed_form("ending", source="a test")(lambda *_, **__: sys.exit(*code))
+    ran = zerolm(*FAST, "--score", "ending")
+    ran.refused("zerolm: a plug-in has ended zerolm search by SystemExit")
+    assert ran.err.endswith(end)
 
 
 def test_an_existing_output_is_refused_and_left_alone(zerolm: Zerolm, tmp_path: Path) -> None:

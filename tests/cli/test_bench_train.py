@@ -74,6 +74,9 @@ def test_what_a_search_compared_is_trained(zerolm: Zerolm) -> None:
     ("more", "words"),
     [
         (("--rows", "mine.json", "--tokens", "100", "--tokens-per-param", "1"), "give one of them"),
+        (("llama", "--tokens", "2047"), "2047 tokens are less than one batch of 8 x 256; 2048 are the least"),
+        (("llama", "--tokens", "9", "--batch", "2", "--length", "5"), "9 tokens are less than one batch"),
+        (("--rows", "mine.json", "--tokens-per-param", "0.001"), "2048 are the least"),
         (("llama", "--tokens-per-param", "1"), "goes by the largest of the rows"),
         (("--rows", "made"), "'made' holds no result: it has no run.yaml"),
         (("--rows", "absent"), "does not exist"),

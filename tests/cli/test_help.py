@@ -11,6 +11,7 @@ import pytest
 from refusals import Zerolm
 
 from zerolm.cli.complete import HOMES, KINDS, names_of, script_of
+from zerolm.cli.unknown_option import flags, nearest_flag
 from zerolm.settings.request import PLACED
 from zerolm.verbs import MORE, PANELS, VERBS, commands
 
@@ -123,6 +124,12 @@ def test_version_and_help_import_no_library() -> None:
         (["serch"], "no command 'serch'; did you mean 'search'?"),
         (["bench", "rnu"], "no command 'bench rnu'; did you mean 'bench run'?"),
         (["search", "bert", "--max-prams", "1M"], "no option --max-prams; did you mean '--max-params'?"),
+        (["init", "--out", "x"], "init has no option --out; give DIR without it"),
+        (["bench", "run", "--scores", "geo"], "has no option --scores; zerolm bench run --help lists all"),
+        (["bench", "run", "--score", "geo"], "zerolm search, score, lab elastic search have it"),
+        (["calibrate", "--text", "x"], "calibrate has no option --text; zerolm search, carve, heal and "),
+        (["spaces", "--keep-ffn", "x"], "spaces has no option --keep-ffn; zerolm carve has it"),
+        (["carve", "x", "--vocab", "9"], "has no option --vocab; did you mean '--keep-vocab'?"),
         (["search", "berd"], "did you mean 'bert'?"),
         (["search", "bert", "--method", "exhaustiv"], "did you mean 'exhaustive'?"),
         (["carve", "x", "--shape", "uniforn"], "did you mean 'uniform'?"),
@@ -131,6 +138,17 @@ def test_version_and_help_import_no_library() -> None:
 )  # fmt: skip
 def test_what_was_meant(arguments: list[str], words: str, zerolm: Zerolm) -> None:
     zerolm(*arguments).refused(words)
+
+
+@pytest.mark.parametrize("name", commands())
+def test_a_flag_without_a_letter_is_near_and_unrelated_ones_are_not(name: str) -> None:
+    possible = flags(name)
+    words = [flag.removeprefix("--") for flag in possible]
+    for word in words:
+        assert all(nearest_flag(word[:place] + word[place + 1 :], possible) for place in range(1, len(word)))
+    for word in {"out", "scores", "text", "quit", "fource", "bugdet"} - set(words):
+        near = (nearest_flag(word, possible) or f"--{word}").removeprefix("--")
+        assert near[0] == word[0] or near.endswith(f"-{word}")
 
 
 def completed(shell: str, line: str) -> list[str]:

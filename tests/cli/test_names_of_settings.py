@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import Zerolm
 
-from zerolm.settings.messages import called, called_as, nearest
+from zerolm.settings.messages import called, called_as, check_known, nearest
 from zerolm.settings.units import BYTES, parse_amount
 
 CALLS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -69,6 +69,9 @@ def test_names_within_quotes_and_paths_stay() -> None:
 @given(st.lists(st.text("abcdef_", min_size=1), max_size=60, unique=True), st.text("abcdef_", min_size=1))
 def test_few_names_are_listed_and_three_of_many(names: list[str], name: str) -> None:
     message = nearest(name, names)
+    if len(names) == 1:
+        assert message == f"; there is only {names[0]}"
+        return
     if len(names) <= 16:
         assert message.endswith(f" there are {', '.join(names) or 'none'}")
     else:
@@ -76,6 +79,19 @@ def test_few_names_are_listed_and_three_of_many(names: list[str], name: str) -> 
         assert len(listed) == 3
         assert {each.strip("'") for each in listed} <= set(names)
     assert (f"did you mean {name!r}?" in message) == (name in names)
+
+
+@given(
+    st.lists(st.text("abc", min_size=1), max_size=20, unique=True),
+    st.one_of(st.text("abc", min_size=1), st.integers(), st.none(), st.lists(st.text("a"), max_size=2)),
+)
+def test_what_is_no_known_name_is_refused(names: list[str], value: object) -> None:
+    if value in names:
+        check_known("part", value, iter(names))
+        return
+    with pytest.raises(ValueError, match=r"^part .* is not known; ") as refused:
+        check_known("part", value, dict.fromkeys(names))
+    assert str(refused.value).endswith(nearest(str(value), names))
 
 
 @given(st.integers(0, 10**6), st.integers(0, 999), st.sampled_from(sorted(unit for unit in BYTES if unit)))

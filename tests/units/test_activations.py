@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,7 @@ def test_a_criterion_of_a_plugin(
 BROKEN: dict[str, Callable[[Any, int], Any]] = {
     "nothing": lambda shares, seed: None,
     "no number": lambda shares, seed: 1 // 0,
+    "no end": lambda shares, seed: sys.exit(),
     "one kind": lambda shares, seed: Additive({"ffn": [np.ones(3)]}),
     "few units": lambda shares, seed: Additive({kind: [np.ones(1) for _ in shares[kind]] for kind in shares}),
     "no finite score": lambda shares, seed: Additive(
@@ -204,7 +206,52 @@ def test_a_broken_criterion_of_a_plugin_is_one_line(
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--criterion", "broken")
     assert (ran.status, ran.err.strip().count("\n")) == (2, 0), ran.err
-    assert "criterion 'broken' fails with" in ran.err
+    assert f"criterion 'broken' of {__name__} fails with" in ran.err
+
+
+class Constant:
+    """A plug-in's criterion whose scores are ``value``, of ``fewer`` units than there are."""
+
+    value, fewer, role = 1.0, 0, "down"
+
+    def __init__(self, sizes: Any, layer: Any, *roots: Any) -> None:
+        self.counts = dict(zip(("o", "down"), sizes.units, strict=True))
+
+    def add(self, inputs: Any, weights: Any) -> None:
+        assert inputs.keys() == weights.keys() == {"o", "down"}
+
+    def importance(self) -> dict[str, np.ndarray]:
+        return {
+            "o": np.ones(self.counts["o"]),
+            self.role: np.full(self.counts["down"] - self.fewer, self.value),
+        }
+
+
+WITH_TOKENS: dict[str, tuple[dict[str, Any], str]] = {
+    "nan": ({"value": np.nan}, "ValueError: it does not give a finite score to each of 40 units of 'down'"),
+    "few": ({"fewer": 1}, "ValueError: it does not give a finite score to each of 40 units of 'down'"),
+    "another role": ({"role": "up"}, "KeyError: 'down'; does it name all its needs?"),
+    "no end": ({"add": lambda *_: sys.exit(3)}, "SystemExit: 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WITH_TOKENS)
+def test_a_broken_criterion_with_tokens_fails_before_any_pass(
+    case: str, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(criteria.CRITERIA, "_entries", dict(criteria.CRITERIA._entries))
+    more, words = WITH_TOKENS[case]
+    broken = type("Broken", (Constant,), {**more, "__module__": __name__})
+    criteria.CRITERIA.add(Entry("broken", broken, "a plug-in", ("tokens", "torch", "gradients")))
+    criteria.CRITERIA.add(Entry("sound", Constant, "a plug-in", ("tokens", "torch", "gradients")))
+    for name in ("zerolm.carving.session.loss_moments", "zerolm.carving.session.generated_tokens"):
+        monkeypatch.setattr(name, lambda *_, **__: pytest.fail("work has begun"))
+    parent = saved(tmp_path / "parent", "llama")
+    asked = ("carve", str(parent), "--keep-ffn", "0.5", "--text", "generated", "--criterion")
+    ran = zerolm(*asked, "broken")
+    ran.refused(f"criterion 'broken' of {__name__} fails with {words}")
+    with pytest.raises(pytest.fail.Exception, match="work has begun"):
+        zerolm(*asked, "sound")
 
 
 def test_all_criteria_say_where_they_come_from() -> None:

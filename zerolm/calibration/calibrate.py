@@ -16,7 +16,7 @@ from zerolm.calibration.pool import Labels, Pool
 from zerolm.calibration.rivals import RIVALS, SETS, Rivals, stacked_weights
 from zerolm.io.brief import Brief, brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 
 LABELS_NEEDED: Final = {"stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3}
 """Labels that each method needs."""
@@ -108,8 +108,7 @@ def calibrate(labels: Labels, method: str = "stack", *, seed: int = 0) -> Calibr
     uncalibrated ``geo`` and ``body_params``, with weights by their predictions of hidden labels. Raises
     ``ValueError`` for an unknown method, too few labels, or labels that do not differ.
     """
-    if method not in METHODS:
-        raise ValueError(f"method {shown(method)} is not known{nearest(method, METHODS)}")
+    check_known("method", method, METHODS)
     if len(labels) < LABELS_NEEDED[method]:
         fits = [name for name in METHODS if LABELS_NEEDED[name] <= len(labels)]
         raise ValueError(

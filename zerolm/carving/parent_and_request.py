@@ -173,6 +173,7 @@ class Carving:
             methods = replace(methods, criterion=Methods.criterion)
         types = typed and not is_rearranged(checkpoint.family)
         session = Session(checkpoint, methods, self.progress, self.compute, types=types)
+        session.check_criterion()
         if methods.text == GENERATED:
             from zerolm.text.generated import check_room
 

@@ -18,7 +18,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import OUTPUT_ROLES
 from zerolm.repairing.rules import Repair
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known, shown
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.ridges import Place, Ridges
 from zerolm.units.stream.narrowing import Width
@@ -161,8 +161,7 @@ class RecipeFields:
         for row in self.types or ():
             if row.layer is not None and not 0 <= row.layer < depth:
                 raise ValueError(f"its types are of layer {row.layer}, and there are {depth}")
-            if row.type not in BY_NAME:
-                raise ValueError(f"its type {shown(row.type)} is not known{nearest(row.type, BY_NAME)}")
+            check_known("its type", row.type, BY_NAME)
         return None if self.types is None else {(row.layer, row.role): row.type for row in self.types}
 
     def width(self, parent: Dimensions, checkpoint: Checkpoint) -> Width | None:

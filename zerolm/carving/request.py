@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from zerolm.planning.size_request import MEAN, ExpertsRequest, SizeRequest
 from zerolm.repairing.rules import REPAIRS
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import setting
 from zerolm.text import defaults
@@ -129,10 +129,8 @@ class Methods(MethodRequest):
             raise ValueError(
                 f"--for chooses how much of a text is read, and {self.criterion} reads none: give --text FILE"
             )
-        if self.plan not in PLANS:
-            raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
-        if self.repair not in REPAIRS:
-            raise ValueError(f"repair {shown(self.repair)} is not known{nearest(self.repair, REPAIRS)}")
+        check_known("plan", self.plan, PLANS)
+        check_known("repair", self.repair, REPAIRS)
         of_experts = self.criterion == self.experts  # their criteria are checked with the experts
         needing = {
             self.criterion: not of_experts and needs_tokens(self.criterion),

@@ -43,16 +43,17 @@ from zerolm.passes.loss_moments import MOMENT_BATCH, MOMENT_TOKENS, LossMoments,
 from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_losses
 from zerolm.planning.loss_table import LossTable
 from zerolm.progress import Progress
+from zerolm.registry import is_own
 from zerolm.repairing.walk import columns_of, repair, repair_together
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED
 from zerolm.text.generated import generated_tokens
 from zerolm.text.tokens import DividedTokens, Tokens, random_tokens
-from zerolm.units.importance.criteria import is_built_in, needs_gradients
+from zerolm.units.importance.criteria import CRITERIA, needs_gradients, needs_tokens
 from zerolm.units.importance.criterion import Additive, Criterion
 from zerolm.units.importance.sinks import sink_neurons
-from zerolm.units.importance.token_pass import importances
+from zerolm.units.importance.token_pass import check_statistics, importances
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import CarvedNetwork, Repaired, apply_in_memory
 from zerolm.units.ridges import Place, Ridges
@@ -222,6 +223,12 @@ class Session:
         is_there = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
         return self.fisher if is_there else None
 
+    def check_criterion(self) -> None:
+        """Raise ``ValueError`` for a plug-in's criterion that fails on made-up tokens: before all work."""
+        name = self.methods.criterion
+        if name in CRITERIA and needs_tokens(name) and not is_own(CRITERIA[name]):
+            check_statistics(self.model, name)
+
     def importance(self) -> Criterion:
         """Return the criterion from the units' outputs on the tokens."""
         name = self.methods.criterion
@@ -233,7 +240,7 @@ class Session:
     @property
     def _scores_cache(self) -> ArrayCache:
         name = self.methods.criterion
-        if not is_built_in(name):
+        if not is_own(CRITERIA[name]):
             return ArrayCache()  # a plug-in may have changed
         return self.cache("importances", name, self.pooling if needs_gradients(name) else None)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,8 @@ def types_named(text: str, *, with_importances: bool) -> tuple[WeightType, ...]:
         return tuple(kind for kind in QUANTISED if with_importances or not kind.needs_importances)
     chosen = set()
     for name in (part.strip() for part in text.split(",")):
-        kind = BY_NAME.get(name.upper())
-        if kind is None:
-            possible = [one.name for one in QUANTISED] + ["F16", "BF16", "F32"]
-            raise ValueError(f"type {shown(name)} is not known{nearest(name.upper(), possible)}")
+        check_known("type", name.upper(), BY_NAME)
+        kind = BY_NAME[name.upper()]
         if kind.needs_importances and not with_importances:
             raise ValueError(f"type {kind.name} needs importances: give --text FILE")
         chosen.add(kind)

@@ -115,8 +115,9 @@ def _message(error: Exception) -> str:
     if isinstance(error, ArithmeticError):
         return f"these numbers cannot be computed with: {error}"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        flags = [flag for param in error.ctx.command.params for flag in (*param.opts, *param.secondary_opts)]
-        return f"{error.ctx.command.name} has no option {error.option_name}{_meant(error.option_name, flags)}"
+        from zerolm.cli.unknown_option import unknown_option
+
+        return unknown_option(error.ctx.command.name or "", error.option_name)
     return _of_click(error) if isinstance(error, click.UsageError) else str(error)
 
 
@@ -164,14 +165,6 @@ def _of_a_disk(error: Exception) -> Exception:
     name = getattr(error, "filename", None)
     places = [Path(str(name))] if name else [Path.cwd(), Path(tempfile.gettempdir()), cache_folder("")]
     return DiskFull(min(places, key=free))
-
-
-def _meant(option: str, flags: Sequence[str]) -> str:
-    """Return the flag that was meant, as the end of a message; nothing where none is near."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(option[:80], [flag for flag in flags if flag.startswith("--")], 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def version_text() -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from zerolm.settings import Setting, nearest
+from zerolm.settings import Setting, check_known
 from zerolm.verbs import MORE, VERBS, beginning
 
 VARIABLE: Final = "_ZEROLM_COMPLETE"
@@ -111,6 +111,5 @@ def _append(file: Path, line: str) -> None:
 def user_shell() -> str:
     """Return the name of the user's shell; ``ValueError`` where it is none that is known."""
     name = Path(os.environ.get("SHELL", "")).name
-    if name not in PLACES:
-        raise ValueError(f"the shell {name!r} in SHELL is not known{nearest(name, PLACES)}")
+    check_known("SHELL", name, PLACES)
     return name

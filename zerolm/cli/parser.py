@@ -104,7 +104,11 @@ class DeclaredCommand(click.Command):
 
     def call(self, **typed: Any) -> None:
         """Run the verb for what was typed."""
-        run_command(self.request, {name: _typed(value) for name, value in typed.items()})
+        try:
+            run_command(self.request, {name: _typed(value) for name, value in typed.items()})
+        except SystemExit as error:  # no command raises it
+            message = f"a plug-in has ended zerolm {self.name} by SystemExit"
+            raise ValueError(message if error.code is None else f"{message}: {error.code}") from error
 
 
 def _further(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Setting, ...]]:

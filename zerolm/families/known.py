@@ -17,7 +17,7 @@ from zerolm.families.like import LIKE, whole
 from zerolm.families.reading import alike, current
 from zerolm.io.files import parse_json, read_text
 from zerolm.registry import Entry, PluginWarning, Registry
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known, shown
 
 FOLDER: Final = "ZEROLM_FAMILIES"
 """The environment variable that names a folder with the user's own families, one JSON file each."""
@@ -80,8 +80,7 @@ def described() -> dict[str, Family]:
 def described_family(name: str) -> Family:
     """Return a described family by its name; ``ValueError`` says which is near, and which there are."""
     by_name = described()
-    if name not in by_name:
-        raise ValueError(f"family {shown(name)} is not known{nearest(name, by_name)}")
+    check_known("family", name, by_name)
     return by_name[name]
 
 

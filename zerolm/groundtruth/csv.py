@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from zerolm.groundtruth.truth import NO_LINE, GroundTruth, check, is_line
 from zerolm.io.files import parse_json, read_text
-from zerolm.settings import nearest
+from zerolm.settings import check_known
 from zerolm.spaces import space_names
 
 MAX_CSV_BYTES: Final = 64 << 20
@@ -144,8 +144,7 @@ def _ids(rows: Sequence[Row]) -> list[str]:
 
 def _space(rows: Sequence[Row]) -> str:
     name = _cell(rows[0], "space")
-    if name not in space_names():
-        raise ValueError(f"{_place(rows[0], 'space')}: {name!r} is not known{nearest(name, space_names())}")
+    check_known(f"{_place(rows[0], 'space')}:", name, space_names())
     for row in rows:
         if _cell(row, "space") != name:
             raise ValueError(f"{_place(row, 'space')}: one file holds one space, here {name!r}")

@@ -22,7 +22,7 @@ from zerolm.groundtruth.csv import read_csv
 from zerolm.groundtruth.truth import MAX_BENCHMARK_BYTES, check
 from zerolm.groundtruth.truth import GroundTruth as GroundTruth
 from zerolm.io.files import parse_json, read_text
-from zerolm.settings import nearest
+from zerolm.settings import check_known, nearest
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import FLEXIBERT_VIEWS
 
@@ -204,9 +204,7 @@ def views(truth: GroundTruth) -> list[View]:
     A file that fixes the settings of its space has one reading, named by the setting ``view`` if it is there.
     What it says that all its networks share counts as settings, too, where the space has them.
     """
-    if truth.space not in space_names():
-        near = nearest(truth.space, space_names())
-        raise ValueError(f"benchmark {truth.name}: space {truth.space!r} is not known{near}")
+    check_known(f"benchmark {truth.name}: space", truth.space, space_names())
     declared = space_settings(truth.space)
     settings = truth.settings
     if settings is None:

@@ -9,7 +9,7 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.messages import called, plural
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
-from zerolm.training.request import Execution
+from zerolm.training.request import Execution, check_one_batch
 
 if TYPE_CHECKING:
     from zerolm.networks.pooling import TokenPooling
@@ -174,8 +174,5 @@ class HealRequest:
             raise ValueError(f"{called('tokens')} must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):
             raise ValueError("give the training length: --tokens 10M or --for 30m, one of them")
-        batch = self.batch or BATCH
-        least = batch * self.texts.length
-        if self.tokens is not None and self.tokens < least:
-            size = f"{batch} x {self.texts.length}"
-            raise ValueError(f"{self.tokens} tokens are less than one batch of {size}; {least} are the least")
+        if self.tokens is not None:
+            check_one_batch(self.tokens, self.batch or BATCH, self.texts.length)

@@ -17,7 +17,7 @@ from zerolm.io.memory import free_memory
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.mapped import assembled, is_in_parts, released
 from zerolm.networks.roles import body_of, layer_list
-from zerolm.settings import shown
+from zerolm.settings import check_known, shown
 from zerolm.settings.compute import ComputeRequest, RunningRequest
 
 M = TypeVar("M", bound=nn.Module)
@@ -197,8 +197,7 @@ def compute(request: RunningRequest, hidden: int = 0) -> Compute:
     is at least ``WIDE``; else float32.
     """
     device = device_of(request.device)
-    if request.dtype not in TYPES:
-        raise ValueError(f"dtype {shown(request.dtype)} is not known; possible are {', '.join(TYPES)}")
+    check_known("dtype", request.dtype, TYPES)
     products = TYPES[request.dtype]
     if request.dtype == "auto" and hidden >= WIDE and is_fast_in_bfloat16(device):
         products = torch.bfloat16

@@ -13,6 +13,7 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 
 from zerolm.networks import cluster
+from zerolm.settings import check_known
 from zerolm.settings.messages import called
 
 Item = TypeVar("Item")
@@ -23,8 +24,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 def check_workers(jobs: int, backend: str) -> None:
     """Raise ``ValueError`` for a number of processes or a backend that cannot be."""
-    if backend not in get_args(Backend):
-        raise ValueError(f"backend {backend!r} is not known; there are {', '.join(get_args(Backend))}")
+    check_known("backend", backend, get_args(Backend))
     if jobs < 1:
         raise ValueError(f"{called('jobs')} {jobs}: at least 1 is needed")
     if backend == "ray" and jobs > 1:

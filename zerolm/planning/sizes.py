@@ -14,7 +14,7 @@ from zerolm.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.planning.size_request import SHAPES, SizeRequest
 from zerolm.planning.size_spaces import SIZE_SPACES
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 from zerolm.settings.messages import called
 from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
@@ -307,8 +307,7 @@ def plans_of(
     Among equal ones that of fewest parameters is first. Raises ``ValueError`` where there is none; the error
     names the nearest possible cost.
     """
-    if request.layer_shape not in SHAPES:
-        raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.layer_shape, SHAPES)}")
+    check_known("shape", request.layer_shape, SHAPES)
     if not request.budgets and not request.keep:
         raise ValueError("no target size: give a budget such as --max-params 0.8x, or --keep-ffn 0.75")
     if not request.is_uniform and "layers" in request.keep:

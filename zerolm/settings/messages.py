@@ -43,6 +43,13 @@ def nearest(name: str, possible: Iterable[str]) -> str:
     return f"{meant} the nearest of {len(names)} are {', '.join(map(repr, near))}"
 
 
+def check_known(what: str, name: Any, possible: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a name, or another value, that is none of those possible."""
+    names = list(possible)
+    if name not in names:
+        raise ValueError(f"{what} {shown(name)} is not known{nearest(str(name), names)}")
+
+
 def plural(count: int, noun: str) -> str:
     """Return a number of things in words: 1 text, 2 texts."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

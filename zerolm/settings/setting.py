@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any, Final, Literal
 
 from zerolm.settings.domains import domains_of
-from zerolm.settings.messages import called, nearest, shown
+from zerolm.settings.messages import called, check_known, nearest, shown
 from zerolm.settings.units import (
     is_finite,
     parse_amount,
@@ -120,8 +120,8 @@ class Setting:
 
     def check_choice(self, value: Any) -> Any:
         """Return a value that is one of the choices, if there are any; ``ValueError`` else."""
-        if self.choices and value not in self.choices:
-            raise ValueError(f"{self.called} {shown(value)} is not known{nearest(str(value), self.choices)}")
+        if self.choices:
+            check_known(self.called, value, self.choices)
         return value
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from zerolm.costs import CostModel
 from zerolm.progress import Progress, silent
 from zerolm.scores import SCORES, Score, make_score
-from zerolm.settings import REQUIRED, nearest, shown
+from zerolm.settings import REQUIRED, check_known
 from zerolm.solvers.engine import Count
 from zerolm.solvers.evolution import USUAL_SIZES, Evolution
 from zerolm.solvers.instance import Instance, Setup
@@ -56,8 +56,7 @@ def search(
     where nothing fits and ``ValueError`` for arguments that make no sense.
     """
     start = time.perf_counter()
-    if method not in METHOD_NAMES:
-        raise ValueError(f"method {shown(method)} is not known{nearest(method, METHOD_NAMES)}")
+    check_known("method", method, METHOD_NAMES)
     if top < 1:
         raise ValueError(f"top must be at least 1, not {top}")
     space = make_space(space) if isinstance(space, str) else space

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zerolm.networks.pooling import TokenPooling
-from zerolm.settings import nearest, shown
+from zerolm.settings import check_known
 from zerolm.text.line_corpus import without_padding
 from zerolm.training.losses import (
     dist,
@@ -53,10 +53,8 @@ class Objective:
     """One position in ``every`` is predicted: a large vocabulary costs more than all layers."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.weights if name not in LOSSES]
-        if unknown or not self.weights:
-            name = unknown[0] if unknown else ""
-            raise ValueError(f"loss {shown(name)} is not known{nearest(name, LOSSES)}")
+        for name in self.weights or ("",):
+            check_known("loss", name, LOSSES)
 
     @property
     def hidden(self) -> bool:

@@ -100,6 +100,15 @@ class TrainingRequest:
         return (self.sequences + 2 * HELD) * self.length
 
 
+def check_one_batch(tokens: int, batch: int, length: int) -> None:
+    """Raise ``ValueError`` for fewer tokens than those of one step."""
+    least = batch * length
+    if tokens < least:
+        raise ValueError(
+            f"{tokens} tokens are less than one batch of {batch} x {length}; {least} are the least"
+        )
+
+
 def micro_batch(batch: int, processes: int, accumulate: int) -> int:
     """Return the number of sequences computed at a time; ``ValueError`` where the parts are unequal."""
     parts = processes * accumulate

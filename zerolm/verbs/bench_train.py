@@ -16,7 +16,7 @@ from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_amount
 from zerolm.text.defaults import text_field
-from zerolm.training.request import DEPTH_RULES
+from zerolm.training.request import DEPTH_RULES, check_one_batch
 from zerolm.training.result import LabelledArchitecture, TrainedLabels
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import backend, budgets, field_read, limits, needing_torch
@@ -182,6 +182,7 @@ class TrainLabelsSettings(Request):
     def _training(self, tokens: int) -> TrainingRequest:
         from zerolm.training.request import Execution, Schedule, TrainingRequest
 
+        check_one_batch(tokens, self.batch, self.length)
         return TrainingRequest(
             tokens,
             self.batch,

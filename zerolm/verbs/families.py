@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.io.plain import as_plain
 from zerolm.progress import Progress, silent
-from zerolm.settings import shown
+from zerolm.settings import check_known, shown
 from zerolm.settings.request import Request, argument
 from zerolm.show.sheet import Cell, Row, Sheet, pairs
 from zerolm.verbs.report import Listing, Shown
@@ -46,7 +46,6 @@ class FamiliesSettings(Request):
 
     def run(self, progress: Progress = silent) -> FamiliesReport | FamilyReport:
         from zerolm.families.known import families, refused
-        from zerolm.settings import nearest
 
         by_name = families()
         others = {name: reason for name, reason in refused().items() if name not in by_name}
@@ -54,8 +53,7 @@ class FamiliesSettings(Request):
             return FamiliesReport([family_row(family) for family in by_name.values()], others)
         if self.family in others:
             raise ValueError(f"family {shown(self.family)} is refused: {others[self.family]}")
-        if self.family not in by_name:
-            raise ValueError(f"family {shown(self.family)} is not known{nearest(self.family, by_name)}")
+        check_known("family", self.family, by_name)
         return FamilyReport(by_name[self.family])
 
 

@@ -38,6 +38,14 @@ def test_what_is_written_loads_and_shows_itself(folder: Path, name: str, kind: s
     assert report._repr_html_()
 
 
+def test_without_training_there_is_one_loss_and_no_before(folder: Path, tmp_path: Path) -> None:
+    report = zerolm.lab.elastic.export(folder / "net", tmp_path / "untrained", path=folder / "path.json")
+    assert ": as exported " in report.lines()[1]
+    assert report.lines()[1].endswith(". Nothing was trained.")
+    assert ">before<" in zerolm.load(folder / "model").page()
+    assert ">before<" not in report.page()
+
+
 def test_a_supernet_tells_of_every_epoch(folder: Path) -> None:
     report = zerolm.load(folder / "net")
     assert [row.epoch for row in report.history] == [1, 2, 3]

@@ -121,11 +121,12 @@ def test_a_model(zerolm: Zerolm, computed: list[str], weights: bool, own: bool) 
     assert again | {"seconds": None} == found | {"seconds": None}
     assert len(computed) == 2
     assert set(found["left_out"]) == {"az_nas", "v_pca", "w_pca"}
-    assert found["text"].startswith("text sha256" if own else "random")
+    assert found["text"].startswith("text 't.txt' (sha256 " if own else "random")
     ran = zerolm("lab", "proxies", "model", *FEW, *text)
     assert len(computed) == 2
     assert "synflow" in ran.out
     assert ("sampled at random" in ran.out) != own
+    assert ("tokens of the text 't.txt' (sha256" in ran.out) == own
     if own:  # other weights are another model
         saved(Path("model"), "llama", 1)
         assert told(zerolm, "lab", "proxies", "model", *FEW, *text)["proxies"] != found["proxies"]

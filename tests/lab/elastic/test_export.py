@@ -71,8 +71,9 @@ def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path, net_
     assert torch.allclose(opened(ids).logits, net(ids, path), atol=1e-5)
     assert AutoTokenizer.from_pretrained(tmp_path / "path").get_vocab() == tokenizer.get_vocab()
     assert sum(p.numel() for p in opened.parameters()) == exported.costs["params"]
-    assert list(exported.losses) == ["before"]
+    assert list(exported.losses) == ["as exported"]
     card = (tmp_path / "path" / "README.md").read_text()
+    assert "loss on text held out, as exported: " in card
     assert f"{exported.costs['params']:,} parameters" in card
     assert "AutoModelForMaskedLM" in card
     again = export(

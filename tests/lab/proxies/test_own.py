@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,20 +90,42 @@ def test_a_proxy_returns_a_number_or_a_row() -> None:
         assert numbers(value) == (1.5,)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"not an array of shape \(2, 2\)"):
         numbers(np.ones((2, 2)))  # type: ignore[arg-type]
+    for value in ("1.5", "much", None, {}, [None], 1j):
+        with pytest.raises(ValueError, match="gives a number or a row of numbers, not "):
+            numbers(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("compute_it", "words"),
     [
-        (lambda passes: 1 / 0, "ZeroDivisionError"),
-        (lambda passes: passes.gradient(passes.linears[0]).sum(), "KeyError"),
+        (lambda passes: 1 / 0, "ZeroDivisionError: division by zero$"),
+        (
+            lambda passes: passes.gradient(passes.linears[0]).sum(),
+            "KeyError: .*; does it name all its needs.$",
+        ),
+        (lambda passes: "much", "ValueError: a proxy gives a number or a row of numbers, not 'much'$"),
+        (lambda passes: sys.exit("enough"), "SystemExit: enough$"),
+        (lambda passes: sys.exit(), "SystemExit$"),
     ],
 )
 def test_what_fails_is_named_in_one_line(compute_it: Callable[[Passes], float], words: str) -> None:
     network = made("llama")
-    with pytest.raises(ValueError, match=f"^proxy 'mine' fails with {words}: .*needs") as caught:
+    with pytest.raises(ValueError, match=f"^proxy 'mine' of {__name__} fails with {words}") as caught:
         compute(network, [Proxy("mine", compute_it, "")], batch_for(network), Protocol(parts=2))
     assert "\n" not in str(caught.value)
+
+
+def test_what_fails_in_a_look_or_in_the_end_is_named() -> None:
+    network = made("llama")
+
+    def ends(*_: object) -> Any:
+        sys.exit()
+
+    for look in (Look("mine", ends, FINAL.reduce), Look("mine", FINAL.taps, ends)):
+        with pytest.raises(ValueError, match=f"^look 'mine' of {__name__} fails with SystemExit"):
+            compute(network, [Proxy("one", numbers_of, "", (look,))], batch_for(network), Protocol(parts=2))
+    with pytest.raises(ValueError, match=f"^proxy 'one' of {__name__} fails with SystemExit"):
+        Proxy("one", numbers_of, "", finish=ends).scores([[1.0]])
 
 
 def test_gradients_that_are_not_finite_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,9 +146,9 @@ def test_a_stock_tokenizer_has_its_whole_vocabulary_and_perhaps_a_mask(tmp_path:
     word_tokenizer(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)  # type: ignore[no-untyped-call]
     text = Text(" ".join(f"w{i % 60}" for i in range(40_000)), "d1")  # longer than one piece
-    stock = text_source(text, tokenizer=tokenizer)
+    stock = text_source(text, tokenizer=tokenizer, name="t.txt")
     batch = stock.batch("next", 64, 3, 20, 0)
-    assert (batch.classes, batch.source, stock.size) == (None, "text sha256:d1", 60)
+    assert (batch.classes, batch.source, stock.size) == (None, "text 't.txt' (sha256 d1)", 60)
     assert torch.equal(batch.inputs[0], torch.arange(20))
     with pytest.raises(ValueError, match=r"^the network has 59 tokens, fewer than the 60 of the tokenizer$"):
         stock.batch("next", 59, 3, 20, 0)

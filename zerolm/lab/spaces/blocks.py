@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Ints, Layer, Matrix
-from zerolm.lab.spaces.elastic import SHARED, check_known
-from zerolm.settings import Setting
+from zerolm.lab.spaces.elastic import SHARED
+from zerolm.settings import Setting, check_known
 from zerolm.spaces.base import space
 from zerolm.spaces.candidates import Candidates, Column, ColumnCandidates
 from zerolm.spaces.choices import by_layer, each_layer, field, integer
@@ -56,7 +56,7 @@ class LlamaBlocks(Llama):
 
     def check(self) -> None:
         for name in self.shares:
-            check_known("shares has", name, tuple(SHARES), ", which")
+            check_known("shares", name, SHARES)
         if not self.shares or len(set(self.shares)) < len(self.shares):
             raise ValueError(f"shares must list one or more of {', '.join(SHARES)}, each once")
         if 1 not in self.heads_per_kv and all(map(of_queries, self.shares)):
@@ -226,7 +226,7 @@ def _is_one_of(value: Any, names: Sequence[str]) -> Any:
 
 
 def _share(name: str, value: Any) -> str:
-    check_known(name, value, tuple(SHARES))
+    check_known(name, value, SHARES)
     return str(value)
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix
 from zerolm.families.family import Task
-from zerolm.settings import Setting, nearest, shown, with_defaults
+from zerolm.settings import Setting, check_known, shown, with_defaults
 from zerolm.spaces.base import SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
 from zerolm.spaces.choices import field, integer, no_others
@@ -71,7 +71,7 @@ class Elastic(SearchSpace):
         for setting, possible in (("blocks", self.block_kinds), ("shares", tuple(SHARED))):
             names = getattr(self, setting)
             for name in names:
-                check_known(f"{setting} has", name, possible, ", which")
+                check_known(setting, name, possible)
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"{setting} must list one or more of {', '.join(possible)}, each once")
         count = self.depth * len(self.kinds)
@@ -157,7 +157,7 @@ class Elastic(SearchSpace):
         no_others(choice, ("block", "share", "ffn", "heads", "head_size"))
         block, share = field(choice, "block"), field(choice, "share")
         check_known("block", block, self.block_kinds)
-        check_known("share", share, tuple(SHARED))
+        check_known("share", share, SHARED)
         ffn, heads = integer("ffn", field(choice, "ffn")), integer("heads", choice.get("heads", self.heads))
         if block == "mobile" and self.hidden % NARROW:
             raise ValueError(f"hidden {self.hidden} is not divisible by {NARROW}, as MobileBERT blocks need")
@@ -210,12 +210,6 @@ class ElasticCausal(Elastic):
     def ends(self) -> Ends:
         """Return tokens and positions with their norm, the last norm, and the narrow way to the tied head."""
         return self._ends((0, 0), self.hidden)
-
-
-def check_known(what: str, value: Any, possible: Sequence[str], which: str = "") -> None:
-    """Raise ``ValueError`` for a name that is none of those possible."""
-    if value not in possible:
-        raise ValueError(f"{what} {shown(value)}{which} is not known{nearest(str(value), possible)}")
 
 
 def _word(layer: Mapping[str, Any]) -> str:

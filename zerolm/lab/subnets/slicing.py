@@ -101,6 +101,7 @@ def slice_parent(
             cutting.criterion, text=cutting.calibration, sequences=judging.sequences, length=judging.length
         )
         session = Session(checkpoint, methods, progress, ComputeRequest(running.device, running.dtype))
+        session.check_criterion()
         texts["calibration_sha256"] = session.tokens.text or RANDOM
         tokens = None if rule == "none" else session.tokens
     criterion = session.importance() if needs else criterion_of(cutting.criterion, checkpoint, ledger)

@@ -23,8 +23,8 @@ from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, withou
 from zerolm.lab.supernets.learner import PathLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.lab.supernets.request import Teaching
+from zerolm.lab.supernets.result import UNTRAINED, PathLayer, Row
 from zerolm.lab.supernets.result import Exported as Exported
-from zerolm.lab.supernets.result import PathLayer, Row
 from zerolm.lab.supernets.supernet import Supernet, drawn_network
 from zerolm.lab.supernets.text import ElasticText, supernet_text
 from zerolm.networks.modules.layer import Stack
@@ -109,7 +109,7 @@ def export(
     space = net.grown_space()
     text = supernet_text(supernet, space, facts, request.text, request.training, progress)
     architecture, network, similarity = _start(net, request, text)
-    losses, log = {"before": text.loss(network)}, list[Row]()
+    losses, log = {"before" if request.training else UNTRAINED: text.loss(network)}, list[Row]()
     identity = {**asdict(request), "supernet": facts, "text_sha256": text.sha256}
     with work_folder(out, identity, force) if request.training else nullcontext() as work:
         if request.training and work:

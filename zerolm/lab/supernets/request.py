@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from zerolm.settings.compute import TrainedOn
 from zerolm.settings.request import part, setting
-from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.request import Execution, Schedule, TrainingRequest, check_one_batch
 
 Kind = Literal["relational", "classical"]
 ETA: Final = {"bert": 0.99, "mobile": 0.9, "llama": 0.99}
@@ -78,5 +78,6 @@ class StepRequest:
 
     def training(self, tokens: int) -> TrainingRequest:
         """Return a training on this number of tokens."""
+        check_one_batch(tokens, self.batch, self.length)
         execution = Execution(self.compute)
         return TrainingRequest(tokens, self.batch, self.length, Schedule(self.rate), self.seed, execution)

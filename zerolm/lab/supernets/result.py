@@ -67,6 +67,9 @@ class TrainedSupernet:
     log: list[Row]
 
 
+UNTRAINED: Final = "as exported"
+
+
 @dataclass(frozen=True)
 class PathLayer:
     """A layer of a path: its ``block``, the projections that it shares, its heads, its FFN width.
@@ -87,8 +90,9 @@ class PathLayer:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Exported:
-    """The outcome of a hand-over: layers, costs, losses on text held out ``before`` and ``after``.
+    """The outcome of a hand-over: layers, costs, losses on text held out ``before`` and ``after`` training.
 
+    Without training there is one loss, by the name ``UNTRAINED``.
     ``similarity`` are the CKA matrices of each layer's heads, where they were compared; ``log`` is that of
     the training.
     """

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from zerolm.cost_columns import cost_label, shown_costs
 from zerolm.lab.supernets.request import StepRequest, Teaching
-from zerolm.lab.supernets.result import Exported
+from zerolm.lab.supernets.result import UNTRAINED, Exported
 from zerolm.lab.verbs.elastic_train import heat, loss_charts
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
@@ -131,7 +131,8 @@ class PathReport(Exported, Report):
 
     def _losses(self) -> str:
         parts = ", ".join(f"{name} {loss:.4f}" for name, loss in self.losses.items())
-        return f"Loss on text held out, in nats: {parts}."
+        untrained = ". Nothing was trained" if UNTRAINED in self.losses else ""
+        return f"Loss on text held out, in nats: {parts}{untrained}."
 
     def _heads(self) -> str:
         counts = ", ".join(str(layer.heads) for layer in self.layers)

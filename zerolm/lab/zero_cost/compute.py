@@ -9,9 +9,11 @@ import numpy as np
 
 from zerolm.lab.zero_cost.passes import Passes, Protocol, steps_of
 from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.registry import LeftOut, Proxy, Value, is_own
+from zerolm.lab.zero_cost.registry import LeftOut, Proxy, Value
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
+from zerolm.registry import plugged
+from zerolm.settings import shown
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,10 @@ def compute(
         clock, reason = Clock(network.device), None
         with clock.on(proxy.name):
             try:
-                value = numbers(proxy.compute(passes))
+                with plugged(f"proxy {proxy.name!r}", proxy.compute, LeftOut):
+                    value = numbers(proxy.compute(passes))
             except LeftOut as error:
                 value, reason = (), str(error)
-            except Exception as error:
-                if isinstance(error, ValueError) or is_own(proxy.compute):
-                    raise
-                message = f"proxy {proxy.name!r} fails with {type(error).__name__}: {error}"
-                raise ValueError(f"{message}; does it name all its needs?") from error
         needed = sum(passes.seconds.get(name, 0.0) for name in costs(proxy))
         outcomes[proxy.name] = Outcome(value, needed + clock.seconds[proxy.name], reason)
     return outcomes
@@ -54,10 +52,12 @@ def compute(
 
 def numbers(value: Value) -> tuple[float, ...]:
     """Return the value of a proxy, a number or a row of them, as a row; ``ValueError`` for anything else."""
-    row = np.atleast_1d(np.asarray(value, np.float64))
+    row = np.atleast_1d(np.asarray(value))
+    if row.dtype.kind not in "biuf":
+        raise ValueError(f"a proxy gives a number or a row of numbers, not {shown(value)}")
     if row.ndim > 1:
         raise ValueError(f"a proxy gives a number or a row of numbers, not an array of shape {row.shape}")
-    return tuple(row.tolist())
+    return tuple(row.astype(np.float64).tolist())
 
 
 def costs(proxy: Proxy) -> set[str]:

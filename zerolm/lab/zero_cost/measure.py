@@ -88,7 +88,7 @@ class ProxyRequest:
         most = min(vocabulary, MAX_VOCABULARY)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))
-        return text_source(read_text(Path(self.text)), most)
+        return text_source(read_text(Path(self.text)), most, name=self.text)
 
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
@@ -146,7 +146,8 @@ def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedPro
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
         tokenizer = stock_tokenizer(folder)
-        source = text_source(read_text(Path(request.text), chat_renderer(tokenizer)), tokenizer=tokenizer)
+        text = read_text(Path(request.text), chat_renderer(tokenizer))
+        source = text_source(text, tokenizer=tokenizer, name=request.text)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
     measured = request.measured([Candidate.opened(folder)], source, progress)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zerolm.lab.zero_cost.passes import NEEDS, Look, Need, Passes, pass_of
-from zerolm.registry import Entry, Registry
+from zerolm.registry import Entry, Registry, is_own, plugged
 from zerolm.scores import SCORES
 
 Value = float | Sequence[float]
@@ -63,7 +63,10 @@ class Proxy:
 
     def scores(self, pool: Pool) -> dict[str, list[float] | LeftOut]:
         """Return columns of scores (m,), higher expected to be better; why there is none in its place."""
-        columns = self.finish(pool) if self.finish else {self.name: [row[0] for row in pool]}
+        columns: Mapping[str, Sequence[float] | LeftOut] = {self.name: [row[0] for row in pool]}
+        if self.finish:
+            with plugged(f"proxy {self.name!r}", self.finish):
+                columns = self.finish(pool)
         return {
             name: column if isinstance(column, LeftOut) else [self.sign * value for value in column]
             for name, column in columns.items()
@@ -79,11 +82,6 @@ def _source(function: Callable[..., object]) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
-
-
-def is_own(compute: Compute) -> bool:
-    """Return whether a function is zerolm's; those of a string that was executed have no module."""
-    return str(compute.__module__).startswith("zerolm.")
 
 
 def proxy(

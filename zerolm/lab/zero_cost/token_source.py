@@ -70,22 +70,26 @@ class TokenSource:
 
 
 def text_source(
-    text: Text, vocabulary: int = 8192, tokenizer: PreTrainedTokenizerBase | None = None
+    text: Text,
+    vocabulary: int = 8192,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    name: str = "",
 ) -> TokenSource:
     """Return the tokens of a text by a tokenizer, without special tokens; the softmax runs over all.
 
     Without one it is by a byte-level BPE trained on it (on at most its first 16 Mi characters) of at most
     ``vocabulary`` ids, to which the softmax is limited; id 0 is the mask. The same text gives the same tokens
-    everywhere. Raises ``ValueError`` below 257 ids.
+    everywhere. Results call the text by its ``name``. Raises ``ValueError`` below 257 ids.
     """
     reader = tokenizer or trained_tokenizer(pieces(text.content[:TRAINED_ON]), vocabulary)
     rows = (encoded(reader, [piece])[0] for piece in pieces(text.content))
     ids = torch.cat([torch.tensor(row, dtype=torch.int64) for row in rows])
-    mask, name = reader.mask_token_id, f"text sha256:{text.sha256}"
+    mask, called = reader.mask_token_id, f"text {name!r} (sha256 {text.sha256[:12]})"
     if tokenizer is None:
-        return TokenSource(name, ids, len(reader), mask, classes=len(reader))
+        return TokenSource(called, ids, len(reader), mask, classes=len(reader))
     largest = max(int(ids.max()) if len(ids) else 0, mask or 0)
-    return TokenSource(name, ids, largest + 1, mask, classes=None)
+    return TokenSource(called, ids, largest + 1, mask, classes=None)
 
 
 def random_source(vocabulary: int = 8192, seed: int = 0) -> TokenSource:

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-import zerolm
 from zerolm.checkpoints import Checkpoint, Ledger
-from zerolm.registry import Entry, Registry
+from zerolm.registry import Entry, Registry, is_own, plugged
 from zerolm.units.importance import weights
 from zerolm.units.importance.criterion import Criterion
 
@@ -90,26 +89,15 @@ def needs_gradients(name: str) -> bool:
     return "gradients" in CRITERIA.entry(name).needs
 
 
-def is_built_in(name: str) -> bool:
-    """Return whether a criterion is zerolm's own, so that the package's version identifies its scores."""
-    return CRITERIA[name].__module__.partition(".")[0] == zerolm.__name__
-
-
 def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
     """Return a criterion that needs only weights; ``ValueError`` for one that needs tokens, or is broken."""
     if needs_tokens(name):
         raise ValueError(f"criterion {name!r} needs tokens")
-    shares = weights.all_shares(checkpoint, ledger)
-    criterion: Criterion
-    if is_built_in(name):
-        criterion = CRITERIA[name](shares, seed)
-        return criterion
-    try:
-        criterion = CRITERIA[name](shares, seed)
-        _check(criterion, shares)
-    except Exception as error:  # a plug-in raises what it will
-        reason = " ".join(str(error).split())
-        raise ValueError(f"criterion {name!r} fails with {type(error).__name__}: {reason}") from error
+    shares, maker = weights.all_shares(checkpoint, ledger), CRITERIA[name]
+    with plugged(f"criterion {name!r}", maker):
+        criterion: Criterion = maker(shares, seed)
+        if not is_own(maker):
+            _check(criterion, shares)
     return criterion
 
 

@@ -6,7 +6,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -21,12 +23,16 @@ from zerolm.passes.fisher import Fisher
 from zerolm.passes.token_weights import token_weights
 from zerolm.passes.walk import BY_WEIGHTS, writers
 from zerolm.progress import Progress, silent
+from zerolm.registry import is_own, plugged
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.activations import OfSequences
-from zerolm.units.importance.criteria import CRITERIA
+from zerolm.units.importance.criteria import CRITERIA, needs_gradients
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.pruning import dimensions_of
 from zerolm.units.within_layers import NAMES, UNITS
+
+TRIED: Final = 4
+"""Random tokens that a plug-in's criterion is tried on."""
 
 
 def importances(
@@ -81,7 +87,9 @@ def _measured(
     """Return the scores of the units of a layer by kind."""
     stream.before(number)
     roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
-    statistics = CRITERIA[criterion](sizes, _with_all(_summed(stream.blocks, number), sizes), *roots)
+    summed, maker = _with_all(_summed(stream.blocks, number), sizes), CRITERIA[criterion]
+    with plugged(f"criterion {criterion!r}", maker):
+        statistics = maker(sizes, summed, *roots)
     firsts = {role: None if fisher is None else fisher.first_token(number, role) for role in OUTPUT_ROLES}
     layer = stream.blocks.layer(number)
     for i, hidden, seen in stream.through(number, writers):
@@ -102,14 +110,43 @@ def _measured(
         lengths = rows.sum(1).tolist() if isinstance(statistics, OfSequences) else [int(rows.sum())]
         inputs_of, weights_of = (_split(each, lengths) for each in (inputs, weights))
         for part in zip(inputs_of, weights_of, strict=True):
-            statistics.add(*part)
+            with plugged(f"criterion {criterion!r}", maker):
+                statistics.add(*part)
     try:
-        scores = statistics.importance()
+        with plugged(f"criterion {criterion!r}", maker):
+            scores = statistics.importance()
+            if not is_own(maker):
+                _check(scores, sizes)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         raise ValueError(
             f"the activations of layer {number} are too large to score its units by them: {BY_WEIGHTS}"
         ) from None
     return {unit.name: scores[unit.writer] for unit in UNITS}
+
+
+def check_statistics(model: PreTrainedModel, criterion: str) -> None:
+    """Raise ``ValueError`` where a plug-in's criterion fails on a few random tokens of the first layer."""
+    sizes, maker, generator = dimensions_of(model), CRITERIA[criterion], torch.Generator().manual_seed(0)
+    layer = _with_all(_summed(Blocks(model, []), 0), sizes)
+    device = next(layer.module.parameters()).device
+    inputs = {
+        role: torch.randn(TRIED, length, generator=generator).to(device)
+        for role, length in _inputs(sizes).items()
+    }
+    weights = {role: torch.ones(TRIED, device=device) for role in OUTPUT_ROLES}
+    roots = {role: np.eye(sizes.hidden) for role in OUTPUT_ROLES}
+    with plugged(f"criterion {criterion!r}", maker):
+        statistics = maker(sizes, layer, *([roots] if needs_gradients(criterion) else []))
+        statistics.add(inputs, weights)
+        _check(statistics.importance(), sizes)
+
+
+def _check(scores: Mapping[str, Floats], sizes: Dimensions) -> None:
+    """Raise ``ValueError`` where there is not a finite score of each unit of a layer."""
+    for unit in UNITS:
+        of_units, count = np.asarray(scores[unit.writer]), unit.count(sizes)
+        if of_units.shape != (count,) or not np.isfinite(of_units).all():
+            raise ValueError(f"it does not give a finite score to each of {count} units of {unit.writer!r}")
 
 
 def _split(tensors: Mapping[str, Tensor], lengths: Sequence[int]) -> list[dict[str, Tensor]]:

@@ -17,6 +17,7 @@ from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.passes.record import WORD, Look, Need, RowSums
 from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
+from zerolm.registry import plugged
 
 Side = Literal["input", "output"]
 See = Callable[[Linear, Tensor], None]
@@ -74,14 +75,16 @@ class Activations:
         for look in needs:
             if isinstance(look, Look):
                 self.gave[look] = defaultdict(list)
-                stack.enter_context(looking(look.taps(network), partial(self._look, look)))
+                with plugged(f"look {look.name!r}", look.taps):
+                    looked = look.taps(network)
+                stack.enter_context(looking(looked, partial(self._look, look)))
 
     def _timed(self, need: str, linears: Sequence[Linear], see: See, index: int, values: Tensor) -> None:
         with self.clock.on(need):
             see(linears[index], values)
 
     def _look(self, look: Look, index: int, values: Tensor) -> None:
-        with self.clock.on(look.name), torch.no_grad():
+        with self.clock.on(look.name), torch.no_grad(), plugged(f"look {look.name!r}", look.reduce):
             self.gave[look][index].append(look.reduce(widened(values.detach())))
 
     def _see_output(self, linear: Linear, y: Tensor) -> None:

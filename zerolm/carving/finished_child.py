@@ -56,6 +56,9 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
     loss = carving.session.loss(cut) if carving.session else None
     measured = {} if loss is None or (typed and not loss) else {name: loss}  # types alone cut nothing
+    is_whole = (
+        carving.recipe is None and typed is None and costs["child"]["params"] == costs["parent"]["params"]
+    )
     carved = Carved(
         parent=carving.parent.name,
         family=carving.checkpoint.family.name,
@@ -70,7 +73,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
             *(experts.notes if experts else ()),
             *plan.notes,
             _text_note(carving, cut, typed),
-            "" if typed or costs["child"]["params"] != costs["parent"]["params"] else WHOLE,
+            WHOLE if is_whole else "",
         ),
         verified=None,
         spectrum=list(plan.rows),

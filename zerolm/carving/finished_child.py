@@ -34,6 +34,7 @@ BY_WEIGHTS: Final = (
     "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
+WHOLE: Final = "nothing is pruned: the parent fits the request as it is"
 IMATRIX: Final = "importances.imatrix"
 WORTH_TOKENS: Final = 0.02
 """Smallest gain from twice the tokens that is reported, as a share of the loss."""
@@ -55,6 +56,9 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
     loss = carving.session.loss(cut) if carving.session else None
     measured = {} if loss is None or (typed and not loss) else {name: loss}  # types alone cut nothing
+    is_whole = (
+        carving.recipe is None and typed is None and costs["child"]["params"] == costs["parent"]["params"]
+    )
     carved = Carved(
         parent=carving.parent.name,
         family=carving.checkpoint.family.name,
@@ -69,6 +73,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
             *(experts.notes if experts else ()),
             *plan.notes,
             _text_note(carving, cut, typed),
+            WHOLE if is_whole else "",
         ),
         verified=None,
         spectrum=list(plan.rows),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving import pace as pacing
-from zerolm.carving.amount import loss_by_twice
+from zerolm.carving.amount import LEAST_TOKENS, loss_by_twice
 from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
@@ -225,6 +225,11 @@ def test_advice_on_more_tokens_can_be_followed(
     note = carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=10).notes[-1]
     assert "on a quarter of the tokens it loses 100," in note
     assert note.split("on twice the number about ")[1].split(": ")[1].startswith(advice)
+    slow = Pace(100.0, 400.0, 100.0, 1e-12, 1e-12)
+    monkeypatch.setattr("zerolm.carving.session.measured_pace", lambda *_: slow)
+    monkeypatch.delattr(Session, "loss_by_fewer")
+    note = carve(parent, tmp_path / "slow", keep_ffn=0.5, text=text, sequences=8, length=10).notes[-1]
+    assert note.endswith(f"tokens; its widest matrices need {LEAST_TOKENS:,}: {advice}")
 
 
 def test_more_tokens_never_cost() -> None:

@@ -135,6 +135,10 @@ class CarvingWork:
         """Return the seconds to repair and measure this number of plans; 0 for a single one."""
         return replace(self, plans=plans).seconds(pace, self.methods.count).get(MEASURED, 0.0)
 
+    def repairing_fewer(self, pace: Pace, tokens: int) -> float:
+        """Return the seconds to repair a plan on fewer tokens, with ridges that are known."""
+        return self._repair(pace, tokens, CHEAPER * SOLVED)
+
     def of_vocabularies(self, pace: Pace, sizes: Sequence[int]) -> float:
         """Return the seconds to measure the losses of vocabularies of these sizes."""
         layers = len(sizes) * self.parent.depth * pace.layer

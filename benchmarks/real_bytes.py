@@ -220,7 +220,7 @@ def page(models: Iterable[str]) -> None:
             continue
         print(f"## {model} within {BYTES[model] / 1e6:,.0f} MB\n")
         sizes = np.array(done[0]["sizes"])
-        head = ("", "MB of weights", "tokens", "bits a byte", "beside the parent")
+        head = ("file", "MB of weights", "tokens", "bits a byte", "change from the parent")
         cells = [
             (row.name, f"{row.bytes / 1e6:,.1f}{' (exceeds)' * (row.bytes > BYTES[model])}",
              f"{row.tokens:,}", f"{sum(row.bits) / sizes.sum():.3f}", compared(row, rows[0], sizes))

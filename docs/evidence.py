@@ -341,8 +341,18 @@ def _real() -> dict[str, str]:
     healed = rows["all-MiniLM-L6-v2", "heal half --parent minilm --for 10m"]
     side = {row[0]: row[2] for row in _table(_part("real", "Side by side").split("\n50% of")[0])}
     published = min(float(cell.split()[0]) for name, cell in side.items() if "zerolm" not in name and cell)
+    bytes_of = {
+        (model, row[0]): row[4].replace("0.", ".").replace("%", " %")
+        for model, limit in (("gemma270", 120), ("qwen05", 250))
+        for row in _table(_part("real_bytes", f"{model} within {limit} MB"))
+    }
+    ours, q2_k = "zerolm: tokens, types and cuts together", "llama.cpp: Q2_K, all tokens"
     effort = {tuple(row[:2]): row[2] for row in _table(_part("real", "What it takes"))}
     return {
+        "bytes_gemma": bytes_of["gemma270", ours],
+        "bytes_gemma_q2_k": bytes_of["gemma270", q2_k],
+        "bytes_qwen": bytes_of["qwen05", ours],
+        "bytes_qwen_q2_k": bytes_of["qwen05", q2_k],
         "real_qwen": qwen[5].replace("KL ", "", 1).replace(", perplexity", " nats a token, perplexity"),
         "real_qwen_minutes": _rounded(qwen[6]),
         "real_minilm": _distance(minilm),

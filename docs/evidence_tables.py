@@ -149,6 +149,8 @@ def tables() -> dict[str, str]:
         "real_all_80": real_table("80% of all parameters"),
         "worked": real_table("Qwen2.5-Coder-0.5B-Instruct by `zerolm carve"),
         "real_ranks": real_table("Rank of each criterion"),
+        "bytes_gemma270": real_table("## gemma270 within", "real_bytes"),
+        "bytes_qwen05": real_table("## qwen05 within", "real_bytes"),
         "joint": real_table("What is lost compared with the parent", "joint"),
     }
 

@@ -377,7 +377,8 @@ class LabelsReport(TrainedLabels, Report):
     def _making(self) -> list[tuple[str, str]]:
         source = self.benchmark["source"]
         plain = {name: value for name, value in source.items() if isinstance(value, str | int | float)}
-        return [(name.replace("_", " "), _plain(value)) for name, value in plain.items()]
+        text = {"text": self.run.configuration["text"]} if "text" in self.run.configuration else {}
+        return [(name.replace("_", " "), _plain(value)) for name, value in {**text, **plain}.items()]
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.to_json()["rows"]
@@ -391,4 +392,6 @@ class LabelsReport(TrainedLabels, Report):
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:,}" if type(value) is int else str(value)

@@ -14,7 +14,7 @@ from zerolm.settings.messages import plural
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
-from zerolm.show.text import sentence, show_amount
+from zerolm.show.text import sentence, show_amount, show_plain
 from zerolm.text.defaults import text_field
 from zerolm.training.request import DEPTH_RULES, check_one_batch
 from zerolm.training.result import LabelledArchitecture, TrainedLabels
@@ -378,7 +378,7 @@ class LabelsReport(TrainedLabels, Report):
         source = self.benchmark["source"]
         plain = {name: value for name, value in source.items() if isinstance(value, str | int | float)}
         text = {"text": self.run.configuration["text"]} if "text" in self.run.configuration else {}
-        return [(name.replace("_", " "), _plain(value)) for name, value in {**text, **plain}.items()]
+        return [(name.replace("_", " "), show_plain(value)) for name, value in {**text, **plain}.items()]
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.to_json()["rows"]
@@ -389,9 +389,3 @@ class LabelsReport(TrainedLabels, Report):
         from zerolm.io.files import write_json
 
         write_json(folder / LABEL_FILE, self.benchmark)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if type(value) is int else str(value)

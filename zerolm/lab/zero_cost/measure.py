@@ -40,7 +40,7 @@ from zerolm.settings.messages import called, nearest, plural
 from zerolm.solvers.sampling import drawn
 from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.text.defaults import TOKENIZER_FILES
-from zerolm.text.documents import read_text
+from zerolm.text.documents import whole_text
 from zerolm.text.encoding import chat_renderer
 from zerolm.verbs.comparison_sheets import IMAGES
 
@@ -52,7 +52,7 @@ MAX_VOCABULARY: Final = 8192
 class ProxyRequest:
     """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
 
-    ``text`` is a file or ``random``; ``settings`` are those of ``Settings``.
+    ``text`` is a file, a folder or ``random``; ``settings`` are those of ``Settings``.
     """
 
     names: Sequence[str] | None = None
@@ -92,7 +92,7 @@ class ProxyRequest:
             return replace(random_source(most, int(self.settings.get("seed", 0))), name=IMAGES)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))
-        return text_source(read_text(Path(self.text)), most, name=self.text)
+        return text_source(whole_text(Path(self.text)), most, name=self.text)
 
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
@@ -155,7 +155,7 @@ def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedPro
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
         tokenizer = stock_tokenizer(folder)
-        text = read_text(Path(request.text), chat_renderer(tokenizer))
+        text = whole_text(Path(request.text), chat_renderer(tokenizer))
         source = text_source(text, tokenizer=tokenizer, name=request.text)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)

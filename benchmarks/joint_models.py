@@ -64,6 +64,11 @@ class Model:
         return is_decoder(self.checkpoint)
 
     @property
+    def is_real(self) -> bool:
+        """Whether it is a published model, with texts next to it."""
+        return (self.folder.parent / "texts").is_dir()
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         return OF_EXPERTS if self.checkpoint.family.has_experts else PLANS
 
@@ -84,8 +89,8 @@ class Model:
     @cached_property
     def texts(self) -> tuple[Path, Path]:
         """The text to calibrate on and the unseen one, which share no document."""
-        real = self.folder.parent / "texts"
-        if real.is_dir():
+        if self.is_real:
+            real = self.folder.parent / "texts"
             return real / "en_cal.txt", real / "en_unseen.txt"
         if not self.checkpoint.family.has_experts:
             found = texts(self.parent, self.work)

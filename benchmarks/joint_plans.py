@@ -9,8 +9,8 @@ SHARES: Final = (0.45, 0.25, 0.15)
 """Budgets as shares of the bytes at 16 bits: about 7, 4 and 2.4 bits a weight."""
 TIMED: Final = 0.25
 """The budget at which every plan begins with an empty cache."""
-SEQUENCES: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "qwen05": 16}
-JUDGED: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "qwen05": 8}
+SEQUENCES: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "gemma270": 16, "qwen05": 16}
+JUDGED: Final = {"pydec": 32, "pyenc": 512, "moe_plain": 16, "gemma270": 8, "qwen05": 8}
 """Stretches of unseen text, or lines of an encoder."""
 STORED: Final = ("--types", "stored")
 ALL: Final = ("--keep-vocab", "all")

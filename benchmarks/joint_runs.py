@@ -19,13 +19,13 @@ from timing import note
 def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
     """Return the child of a plan within bytes: its ``folder`` and its figures; or why it was ``refused``.
 
-    At the share ``TIMED`` each plan has an empty cache, but for those of one kind of cuts. At others all
-    share one, so that their seconds are fewer.
+    At the share ``TIMED`` each plan of a small model has an empty cache, but for those of one kind of cuts.
+    All others share one, so that their seconds are fewer.
     """
     budget = int(share * model.bytes)
     name = plan.name.replace(" ", "-")
     folder = model.work / "children" / model.name / f"{budget}-{name}"
-    is_timed = share == TIMED and not plan.is_kind
+    is_timed = share == TIMED and not plan.is_kind and not model.is_real
     cache = model.work / "caches" / (f"{model.name}-{name}" if is_timed else model.name)
     if is_timed:
         shutil.rmtree(cache, ignore_errors=True)

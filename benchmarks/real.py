@@ -22,7 +22,7 @@ from typing import Final
 import torch
 from parts import Parts
 from real_commands import command_rows
-from real_judging import judged, of_peer
+from real_judging import is_of, judged, of_peer
 from real_models import REAL, TOYS, Parent, Sizes
 from real_ours import OURS, ours_row
 from real_page import page
@@ -119,7 +119,7 @@ def peer_rows(
     every = store.every()
     kind = "" if chosen.of == "body" else "of params "
     names = {method: f"{share} {kind}{method} by {by} on {text}{form}" for method in methods}
-    missing = [method for method, name in names.items() if name not in every]
+    missing = [method for method, name in names.items() if not is_of(every.get(name), parent.unseen(text))]
     if not parent.is_decoder:
         missing = [method for method in missing if method != TWO_SSP]
     if not narrows(parent):
@@ -160,17 +160,17 @@ def peer_rows(
             }
             if cut.without_attention:
                 result["without_attention"] = sorted(cut.without_attention)
-            store.measured(names[method], partial(dict, result))
+            store.add(names[method], result)
 
 
 def vocabulary_rows(parent: Parent, share: float, text: str) -> None:
     """Measure COMPACT with its vocabulary, calibrated by a text of the kind that it is judged on."""
     if parent.is_decoder and text in ("python", "english"):
         store = Parts(FOLDER / f"{parent.name}.jsonl")
-        store.measured(
-            f"{share} of params {VOCABULARY} by {text} on {text}",
-            partial(vocabulary_row, parent, share, text),
-        )
+        name = f"{share} of params {VOCABULARY} by {text} on {text}"
+        if not is_of(store.stored(name), parent.unseen(text)):
+            note(f"{parent.name}: {name}")
+            store.add(name, vocabulary_row(parent, share, text))
 
 
 def ours_rows(parent: Parent, share: float, method: str, texts: Sequence[str]) -> None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import hashlib
 import json
 import math
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 from timing import machine, note, one_thread, table
 
+from zerolm.architecture import Floats
 from zerolm.carving.vocabulary.byte_losses import stretches_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
@@ -50,12 +52,12 @@ STRETCHES: Final = 32
 
 @dataclass(frozen=True)
 class Row:
-    """A file: its ``bytes`` of weights, its tokens, and ``bits`` a byte of unseen text."""
+    """A file: its ``bytes`` of weights, its tokens, and ``bits`` of each stretch of unseen text."""
 
     name: str
     bytes: int
     tokens: int
-    bits: float
+    bits: list[float]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,20 @@ class Bench:
     @property
     def seen(self) -> Path:
         return self.real / "texts" / "en_cal.txt"
+
+    @cached_property
+    def stretches(self) -> list[str]:
+        return stretches_of(str(self.real / "texts" / "en_unseen.txt"), STRETCHES, 4 * LENGTH)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of all stretches."""
+        return [len(stretch.encode()) for stretch in self.stretches]
+
+    @property
+    def identity(self) -> str:
+        """What tells the stretches from others: other releases of manuals make other texts."""
+        return hashlib.sha256("\0".join(self.stretches).encode()).hexdigest()[:16]
 
     @property
     def few(self) -> Path:
@@ -100,7 +116,7 @@ class Bench:
         """Judge a file."""
         note(f"judging {file.name}")
         tokens = int(read_gguf_header(file).tensors["token_embd.weight"][-1])
-        return Row(name, weight_bytes(file), tokens, bits(file, self.real / "texts" / "en_unseen.txt"))
+        return Row(name, weight_bytes(file), tokens, bits(file, self.stretches))
 
     def ours(self, parent: Path, name: str, *flags: str) -> list[Row]:
         """Types, and other units where flags leave them free, within the bytes."""
@@ -155,16 +171,14 @@ def weight_bytes(file: Path) -> int:
     return sum(end - start for start, end in read_gguf_header(file).places.values())
 
 
-def bits(file: Path, text: Path) -> float:
-    """Return bits a byte of stretches of a text, by llama.cpp, each with what precedes it in its stretch."""
+def bits(file: Path, stretches: Sequence[str]) -> list[float]:
+    """Return the bits of stretches of a text, by llama.cpp, each token with what precedes it."""
     settings: dict[str, Any] = {"n_threads": 1, "n_threads_batch": 1, "logits_all": True}
     model = opened_by_llama_cpp(file, n_ctx=LENGTH + 1, n_batch=LENGTH + 1, **settings)
-    stretches = stretches_of(str(text), STRETCHES, 4 * LENGTH)
-    nats, size = 0.0, 0
+    of_stretches = []
     start = model.token_bos() if model.token_bos() >= 0 else model.token_eos()
     for stretch in stretches:
-        ids = model.tokenize(stretch.encode(), add_bos=False, special=False)
-        size += len(stretch.encode())
+        ids, nats = model.tokenize(stretch.encode(), add_bos=False, special=False), 0.0
         for first in range(0, len(ids), LENGTH):
             part = [ids[first - 1] if first else start, *ids[first : first + LENGTH]]
             model.reset()
@@ -173,12 +187,19 @@ def bits(file: Path, text: Path) -> float:
             top = logits.max(1, keepdims=True)
             total = np.log(np.exp(logits - top).sum(1, dtype=np.float64)) + top[:, 0]
             nats += float((total - logits[np.arange(len(part) - 1), part[1:]]).sum())
+        of_stretches.append(nats / math.log(2))
     model.close()
-    return nats / math.log(2) / size
+    return of_stretches
 
 
-def stored(name: str) -> Path:
+def place(name: str) -> Path:
     return STORED / f"{name}.json"
+
+
+def stored(name: str) -> Any:
+    """Return what a step measured; None where it was not measured."""
+    file = place(name)
+    return json.loads(file.read_text("utf-8")) if file.exists() else None
 
 
 def page(models: Iterable[str]) -> None:
@@ -189,23 +210,33 @@ def page(models: Iterable[str]) -> None:
         "Bits a byte are of English manuals that nothing was calibrated on, by llama.cpp: "
         f"{STRETCHES} stretches of about {4 * LENGTH:,} characters. Types and tokens are chosen on 16,384 "
         "tokens of other manuals. llama.cpp's mixes have no importance matrix; of those within the bytes the "
-        f"{TRIED} largest are judged. A row that exceeds the bytes is the smallest that there is.\n"
+        f"{TRIED} largest are judged. A row that exceeds the bytes is the smallest that there is. `±` is the "
+        "standard error of a difference over the stretches.\n"
     )
     for model in models:
-        files = [stored(f"{model}-{step}") for step in Bench(model, Path(), Path()).steps()]
-        done = [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
-        rows = [Row(**row) for each in done for row in each["rows"]]
+        done = [step for name in Bench(model, Path(), Path()).steps() if (step := stored(f"{model}-{name}"))]
+        rows = [Row(**row) for each in done for row in each["rows"] if each["text"] == done[0]["text"]]
         if not rows:
             continue
         print(f"## {model} within {BYTES[model] / 1e6:,.0f} MB\n")
-        whole = rows[0].bits
+        sizes = np.array(done[0]["sizes"])
         head = ("", "MB of weights", "tokens", "bits a byte", "beside the parent")
         cells = [
             (row.name, f"{row.bytes / 1e6:,.1f}{' (exceeds)' * (row.bytes > BYTES[model])}",
-             f"{row.tokens:,}", f"{row.bits:.3f}", f"{row.bits / whole - 1:+.1%}")
+             f"{row.tokens:,}", f"{sum(row.bits) / sizes.sum():.3f}", compared(row, rows[0], sizes))
             for row in rows
         ]  # fmt: skip
         table(head, cells)
+
+
+def compared(row: Row, parent: Row, sizes: Floats) -> str:
+    """Return how many more bits a row takes than its parent, with the standard error of that share."""
+    if row is parent:
+        return ""
+    share = sum(row.bits) / sum(parent.bits) - 1.0
+    apart = np.array(row.bits) - (1.0 + share) * np.array(parent.bits)
+    error = apart.std(ddof=1) * math.sqrt(len(sizes)) / sum(parent.bits)
+    return f"{share:+.1%} ± {error:.1%}"
 
 
 def main() -> None:
@@ -221,18 +252,17 @@ def main() -> None:
     for model in BYTES:
         bench = Bench(model, Path(os.environ["ZEROLM_REAL"]), wish.folder)
         for step, run in bench.steps().items():
-            name = f"{model}-{step}"
-            if not name.startswith(wish.only) or stored(name).exists():
+            name, text = f"{model}-{step}", bench.identity
+            if not name.startswith(wish.only) or ((earlier := stored(name)) and earlier["text"] == text):
                 continue
             note(name)
-            begin = time.process_time()
             rows = [asdict(row) for row in run()]
-            result = {"rows": rows, "seconds": time.process_time() - begin}
-            stored(name).write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    text = StringIO()
-    with redirect_stdout(text):
+            result = {"text": text, "sizes": bench.sizes, "rows": rows}
+            place(name).write_text(json.dumps(result) + "\n", "utf-8")
+    out = StringIO()
+    with redirect_stdout(out):
         page(BYTES)
-    PLACE.write_text(text.getvalue().strip() + "\n", "utf-8")
+    PLACE.write_text(out.getvalue().strip() + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -79,17 +79,27 @@ def of_peer(parent: Parent, cut: PeerCut) -> Network:
     return run
 
 
-def judged(parent: Parent, tokens: Tokens, children: Sequence[Network]) -> list[dict[str, float]]:
+def judged(parent: Parent, tokens: Tokens, children: Sequence[Network]) -> list[dict[str, Any]]:
     """Return what children lose on unseen tokens, with the parent's own figures.
 
     Decoders: ``kl`` in nats a token, ``perplexity`` and ``parent``. Encoders: ``distance`` (1 - cosine) and
-    ``nearest``, the mean share of the ten nearest sentences that are the parent's.
+    ``nearest``, the mean share of the ten nearest sentences that are the parent's. ``text`` identifies the
+    tokens.
     """
     with torch.no_grad():
         networks = [whole(parent)(tokens), *(child(tokens) for child in children)]
-        if parent.is_decoder:
-            return _predicted(networks)
-        return _embedded(parent, networks)
+        rows = _predicted(networks) if parent.is_decoder else _embedded(parent, networks)
+        return [{**row, "text": identity(tokens)} for row in rows]
+
+
+def identity(tokens: Tokens) -> str:
+    """Return what tells a text from others: other releases of manuals make other texts."""
+    return tokens.digest()[:16]
+
+
+def is_of(row: dict[str, Any] | None, tokens: Tokens) -> bool:
+    """Return whether a row was judged on these tokens."""
+    return row is not None and row.get("text") == identity(tokens)
 
 
 def _predicted(networks: Sequence[Ran]) -> list[dict[str, float]]:

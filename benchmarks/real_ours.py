@@ -9,12 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from parts import Parts
-from real_judging import judged, written
+from real_judging import identity, is_of, judged, written
 from real_models import Parent, Sizes, text_file
 from timing import note
 
@@ -36,7 +35,8 @@ def ours_row(parent: Parent, share: float, method: str, texts: Sequence[str], st
     child = WORK / parent.name / f"{share} {method}".replace(" ", "_")
     by = parent.calibrated
     every = store.every()
-    missing = [text for text in texts if f"{share} {method} by {by} on {text}" not in every]
+    names = {text: f"{share} {method} by {by} on {text}" for text in texts}
+    missing = [text for text in texts if not is_of(every.get(names[text]), parent.unseen(text))]
     if not missing:
         return
     if not child.exists():
@@ -54,7 +54,7 @@ def ours_row(parent: Parent, share: float, method: str, texts: Sequence[str], st
         else:
             figures = by_bytes(parent, child, text)
         result = {**figures, "params": sizes.params, "body": sizes.body, "dtype": parent.dtype, **made}
-        store.measured(f"{share} {method} by {by} on {text}", partial(dict, result))
+        store.add(names[text], result)
 
 
 def sizes_of(parent: Parent, child: Checkpoint) -> Sizes:
@@ -128,4 +128,4 @@ def by_bytes(parent: Parent, child: Path, text: str) -> dict[str, Any]:
     evaluated = zerolm.eval(
         child, parent=parent.folder, text=str(text_file(text, "unseen")), sequences=16, length=512
     )
-    return {"eval": evaluated.to_json()}
+    return {"eval": evaluated.to_json(), "text": identity(parent.unseen(text))}

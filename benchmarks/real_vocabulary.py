@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import torch
+from real_judging import identity
 from real_models import Parent, Sizes, text_file
 from real_peers import width_cut
 
@@ -58,6 +59,7 @@ def vocabulary_row(parent: Parent, share: float, text: str) -> dict[str, Any]:
         "body": sizes.body - (parent.sizes.ffn - width) * sizes.neuron,
         "bytes": ours.bytes,
         "dtype": parent.dtype,
+        "text": identity(parent.unseen(text)),
     }
 
 

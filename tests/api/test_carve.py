@@ -176,7 +176,7 @@ def test_the_declaration_names_what_the_registries_hold() -> None:
     assert [entry.name for entry in EXPERT_CRITERIA.entries() if entry.name not in of_experts] == []
     assert [name for name in WEIGHTS_ONLY if name not in from_weights] == []
     assert [name for name in WITH_TOKENS if name not in from_tokens] == []
-    assert [entry.name for entry in REPAIRS.entries() if entry.name not in settings["repair"].help] == []
+    assert [name for name in REPAIRS if name not in settings["repair"].help] == []
     assert [entry.name for entry in FORMATS.entries() if entry.name not in settings["format"].help] == []
     conditions = {name: settings[name].default for name in ("context", "batch", "kv_bits")}
     assert {name: getattr(CostModel(), name) for name in conditions} == conditions

@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,9 +191,41 @@ def test_exact_predictions_are_not_measured() -> None:
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:
     form = more.pop("form", "hf")
     limits = {"max_params": budget} if isinstance(budget, str) else budget
+    methods_ = {"for_": more.pop("for_", None)}
     size = SizeRequest.of(more.pop("keep", None), limits, **more)
-    methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
+    methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16, **methods_))
     return carve(parent, size, methods, Destination(out, form))
+
+
+def test_limited_time_prunes_tokens_first(parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest vocabulary that suffices, or the smallest one with a small loss and other cuts."""
+    monkeypatch.setattr(planned_size, "SMALL", 1.0)
+    hurried, free = (usual(parent, text, budget="0.9x", **more) for more in ({"for_": 1e6}, {}))
+    assert hurried.cut.is_whole
+    assert hurried.vocabulary.child == free.vocabulary.child < ROWS
+    hurried = usual(parent, text, budget={"max_macs": "0.3x"}, for_=1e6)
+    assert hurried.vocabulary.child < ROWS
+    assert not hurried.cut.is_whole
+    assert not hurried.vocabulary.sizes
+
+
+@given(
+    used=st.integers(100, 900), most=st.integers(0, 1100), rate=st.floats(0.0, 1e-3), small=st.floats(0, 0.2)
+)
+def test_the_size_in_limited_time(used: int, most: int, rate: float, small: float) -> None:
+    """The most tokens with which nothing else is cut; if these lose much, the fewest that do not."""
+    whole = SimpleNamespace(table=SimpleNamespace(rows=1000), least=50, used=used)
+    losses: Any = SimpleNamespace(
+        use=SimpleNamespace(whole=whole), small=small, of=lambda size: rate * (1000 - size)
+    )
+    by_tokens: Any = SimpleNamespace(fits=lambda size: size <= most)
+    size = planned_size.size_in_limited_time(losses, by_tokens, 1)
+    alone = min(most, 1000) if most >= 50 else 0
+    if alone and losses.of(alone) <= small:
+        assert size == alone
+    else:
+        tried = [one for one in planned_size.usual_sizes(whole, 1) if one > alone]  # type: ignore[arg-type]
+        assert size == min(one for one in tried if losses.of(one) <= small)
 
 
 def test_tokens_are_among_the_units_of_a_budget(

@@ -100,10 +100,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a ridge of nothing": ({"ridges": {"o 0": [0.1, 0.0]}}, r"ridges.o 0.1: input should be greater than 0"),
     "one ridge": ({"ridges": {"o 0": 0.1}}, "ridges.o 0 must be a list, not 0.1"),
     "odd calibration": ({"calibration": {"text": 3}}, "calibration.text must be text, not 3"),
-    "a text as number": ({"repair": 7}, "repair must be text, not 7"),
+    "a text as number": ({"criterion": 7}, "criterion must be text, not 7"),
     "no such format": ({"written_as": "onnx"}, "format 'onnx' is not known"),
     "hashes that are none": ({"sha256": [1]}, "sha256 must be a JSON object"),
-    "no such repair": ({"repair": "glue"}, "repair .glue. is not known"),
+    "no such plan": ({"plan": "x\n# y"}, "plan must be 'weights', 'prices' or 'heuristic', not"),
+    "no such repair": ({"repair": "glue"}, "repair must be 'none' or 'least-squares', not 'glue'"),
 }
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving import pace as pacing
-from zerolm.carving.amount import loss_by_twice
+from zerolm.carving.amount import LEAST_TOKENS, loss_by_twice
 from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import MethodRequest, Methods, methods_of
@@ -124,10 +124,12 @@ WORKS = st.builds(
 )
 
 
-@given(WORKS, PACES, st.floats(1e-3, 1e6))
-def test_as_much_is_read_as_its_time_allows(work: CarvingWork, pace: Pace, limit: float) -> None:
+@given(WORKS, PACES, st.floats(1e-3, 1e6), st.floats(0, 1e6))
+def test_as_much_is_read_as_its_time_allows(
+    work: CarvingWork, pace: Pace, limit: float, spent: float
+) -> None:
     def total(sequences: int) -> float:
-        return sum(work.seconds(pace, sequences).values())
+        return spent + sum(work.seconds(pace, sequences).values())
 
     asked = work.methods.count
     least = min(work.least, asked)
@@ -136,9 +138,9 @@ def test_as_much_is_read_as_its_time_allows(work: CarvingWork, pace: Pace, limit
         with pytest.raises(
             ValueError, match=f"{least} sequences of 64 tokens are the fewest that make sense"
         ):
-            fitting(work, pace, limit)
+            fitting(work, pace, limit, spent)
         return
-    sequences = fitting(work, pace, limit)
+    sequences = fitting(work, pace, limit, spent)
     assert least <= sequences <= asked
     assert total(sequences) <= limit
     assert sequences == asked or total(sequences + max(1, sequences // 6)) > limit
@@ -179,28 +181,30 @@ def test_a_long_carving_is_announced_and_what_is_faster_is(work: CarvingWork, pa
 def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = saved(tmp_path / "parent", "llama")
     child: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 64, "length": 16}
-    monkeypatch.setattr(pacing, "measured_pace", lambda *_: Pace(1e-3, 4e-3, 1e-4, 1e-12, 1e-12))
+    monkeypatch.setattr(pacing, "measured_pace", lambda *_: Pace(1e-1, 4e-1, 1e-2, 1e-12, 1e-12))
     monkeypatch.setattr(
-        "zerolm.carving.session.measured_pace", lambda *_: Pace(1e-3, 4e-3, 1e-4, 1e-12, 1e-12)
+        "zerolm.carving.session.measured_pace", lambda *_: Pace(1e-1, 4e-1, 1e-2, 1e-12, 1e-12)
     )
     said: list[str] = []
 
     def told(text: str, *_: int) -> None:
         said.append(text)
 
-    carved = carve(parent, **child, for_=5.0, progress=told)
+    carved = carve(parent, **child, for_=500.0, progress=told)
     counted = int(carved.notes[0].split()[0])
     assert 1 <= counted < 64
-    assert carved.notes[0] == f"{counted} sequences, to last about 5 s"
+    assert carved.notes[0] == f"{counted} sequences, to last about 8 min"
     assert carved.notes[0] in said
-    monkeypatch.setattr("zerolm.carving.session.measured_pace", lambda *_: Pace(1.0, 4.0, 1.0, 1e-12, 1e-12))
+    monkeypatch.setattr(
+        "zerolm.carving.session.measured_pace", lambda *_: Pace(100.0, 400.0, 100.0, 1e-12, 1e-12)
+    )
     with pytest.raises(
-        ValueError, match="--for 5 s is too short: 3 sequences of 16 tokens are the fewest that make sense"
+        ValueError, match="--for 8 min is too short: 3 sequences of 16 tokens are the fewest that make sense"
     ):
-        carve(parent, tmp_path / "child", **child, for_=5.0)
+        carve(parent, tmp_path / "child", **child, for_=500.0)
     assert not (tmp_path / "child").exists()
     with pytest.raises(ValueError, match="--for chooses how much of a text is read"):
-        carve(parent, keep_ffn=0.5, for_=5.0)
+        carve(parent, keep_ffn=0.5, for_=500.0)
 
 
 @given(st.floats(0, 10), st.floats(0, 1e6), st.integers(4, 1 << 20), st.integers(2, 8))
@@ -221,6 +225,11 @@ def test_advice_on_more_tokens_can_be_followed(
     note = carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=10).notes[-1]
     assert "on a quarter of the tokens it loses 100," in note
     assert note.split("on twice the number about ")[1].split(": ")[1].startswith(advice)
+    slow = Pace(100.0, 400.0, 100.0, 1e-12, 1e-12)
+    monkeypatch.setattr("zerolm.carving.session.measured_pace", lambda *_: slow)
+    monkeypatch.delattr(Session, "loss_by_fewer")
+    note = carve(parent, tmp_path / "slow", keep_ffn=0.5, text=text, sequences=8, length=10).notes[-1]
+    assert note.endswith(f"tokens; its widest matrices need {LEAST_TOKENS:,}: {advice}")
 
 
 def test_more_tokens_never_cost() -> None:

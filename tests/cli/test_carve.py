@@ -36,6 +36,18 @@ def test_shares_with_a_text_print_what_they_lose(zerolm: Zerolm, tmp_path: Path)
     assert carved(zerolm, parent, tmp_path / "again", *flags)["losses"] == losses
 
 
+@pytest.mark.parametrize("flags", [("--max-params", "1x"), ("--max-params", "1G"), ("--keep", "1")])
+def test_a_plan_that_prunes_nothing_says_so(zerolm: Zerolm, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    parent = str(saved(tmp_path / "parent", "llama"))
+    ran = zerolm("carve", parent, *flags, "--criterion", "capacity", "--json")
+    document = json.loads(ran.out)
+    assert document["costs"]["child"] == document["costs"]["parent"]
+    assert document["notes"] == ["nothing is pruned: the parent fits the request as it is"]
+    assert "nothing is pruned" in ran.err
+    less = zerolm("carve", parent, "--max-params", ".9x", "--criterion", "capacity")
+    assert "nothing is pruned" not in less.err
+
+
 def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path) -> None:
     settings = transformers.LlamaConfig(
         vocab_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=4,
@@ -46,6 +58,7 @@ def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Zerolm, tmp_path: Path
     carved(zerolm, tmp_path / "parent", tmp_path / "child", "--keep-heads", "0.75", *text)
     card = (tmp_path / "child" / "README.md").read_text()
     assert "its type is mistral" in card
+    assert "- sizes: as requested, or planned by the criterion alone\n" in card
     assert "8 sequences of at most 16 tokens (random, seed 0)" in card
     config = json.loads((tmp_path / "child" / "config.json").read_text())
     assert (config["model_type"], config["architectures"]) == ("mistral", ["MistralForCausalLM"])

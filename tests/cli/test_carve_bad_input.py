@@ -153,7 +153,7 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
     "all and half": ("llama", ("--keep", "1", "--keep-ffn", ".5"), "--keep-ffn 0.5 cuts some of them"),
     "no parameters": ("llama", ("--max-params", "0x"), "--max-params 0 would have to be at least"),
-    "more than all": ("llama", ("--max-params", "2x"), "'2x' is more than the parent has, and cuts nothing"),
+    "more than all": ("llama", ("--max-params", "2x"), "'2x' is no share of the parent's"),
     "no stream": ("llama", ("--keep-hidden", ".001"), "0.001 of 48 components of the stream rounds to none"),
     "nothing asked": ("llama", (), "no target size"),
     "per layer as hf": ("llama", ("--max-params", "0.7x", "--shape", "per-layer"), "--shape uniform"),

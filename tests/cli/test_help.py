@@ -190,11 +190,10 @@ def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:
 def test_names_that_are_completed_are_those_that_are_known() -> None:
     from zerolm.carving.formats import FORMATS
     from zerolm.lab.zero_cost import defined_names, proxy_names
-    from zerolm.repairing.rules import REPAIRS
     from zerolm.scores import SCORES
     from zerolm.spaces import SPACES
 
-    known = {"space": SPACES, "score": SCORES, "format": FORMATS, "repair": REPAIRS}
+    known = {"space": SPACES, "score": SCORES, "format": FORMATS}
     assert all(names_of(HOMES[kind]) == list(names) for kind, names in known.items())
     assert sorted(defined_names()) == sorted(proxy_names())
     assert all(names_of(HOMES[kind]) for kind in KINDS.values())

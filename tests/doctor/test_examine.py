@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from published_rules import save_published
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, MODELS, saved, word_tokenizer
 
+from zerolm.checkpoints.gguf.same_tokens import opened_by_llama_cpp
+from zerolm.cli import main
 from zerolm.diagnosis import examine, opening
 from zerolm.diagnosis.evidence import gather
 from zerolm.diagnosis.examine import diagnose, ways
@@ -351,5 +354,16 @@ def test_it_says_how_a_tokenizer_is_written(rules: str | None, wanted: str, tmp_
         word_tokenizer(tmp_path, "w1")
     else:
         save_published(rules, tmp_path)
-    (line,) = (line for line in diagnose(tmp_path).advice if line.startswith("GGUF tokenizer"))
+    diagnosis = diagnose(tmp_path)
+    (line,) = (line for line in diagnosis.advice if line.startswith("GGUF tokenizer"))
     assert line.startswith(wanted)
+    (llama_cpp,) = (verdict for verdict in diagnosis.runtimes if verdict.runtime == "llama.cpp")
+    if rules is None:
+        assert llama_cpp.verdict == UNKNOWN
+        return
+    assert llama_cpp.verdict == OPENS
+    words = shlex.split(llama_cpp.reasons[0].split("`")[1])
+    out = tmp_path.with_name(f"{tmp_path.name}-written")
+    assert main([*words[1:-1], str(out)]) == 0
+    (file,) = out.glob("*.gguf")
+    assert opened_by_llama_cpp(file, vocab_only=True).n_vocab() == 960

@@ -184,6 +184,36 @@ def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
     assert len(planned.cut.layers[0]["ffn"]) == 24
 
 
+@given(
+    step=st.one_of(st.none(), st.integers(1, 90)),
+    ways=st.integers(1, 6),
+    cuts=st.sampled_from(["ffn", "heads"]),
+)
+def test_the_nearest_divisors_that_leave_a_size_are_named(
+    step: int | None, ways: int, cuts: str, parents: dict[str, Checkpoint]
+) -> None:
+    """None between them and the refused one does."""
+
+    def refusal(**changes: int) -> str:
+        try:
+            choices(parents["llama"], replace(wish, **changes))
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    wish = SizeRequest.of(keep={cuts: 0.5}, multiple_of=step, tensor_parallel=ways)
+    words = refusal()
+    for name, value in {"multiple_of": step, "tensor_parallel": ways}.items():
+        if words and value is not None:
+            possible = [each for each in range(1, 41) if not refusal(**{name: each})]
+            near = [
+                max((n for n in possible if n < value), default=0),
+                min((n for n in possible if n > value), default=0),
+            ]
+            text = " or ".join(str(n) for n in near if n)
+            assert (f"{name} can be {text}" in words) if text else (f"{name} can be" not in words)
+
+
 BAD = {
     "--keep-layers needs --shape uniform": SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
     "layers cannot be ranked by weights alone": SizeRequest.of(keep={"layers": 0.5}),

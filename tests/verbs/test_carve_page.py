@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 
 import pytest
 from tiny import saved, word_tokenizer
@@ -13,8 +14,10 @@ from zerolm.carving.result import (
     ChildStream,
     ChildVocabulary,
     ChildWidth,
+    EqualBytes,
     SpectrumRow,
     TriedSize,
+    TypeRow,
 )
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
@@ -163,6 +166,16 @@ def test_losses_of_the_vocabulary_are_in_its_unit(unit: str, losses: dict[str, f
     (sheet,) = tokens_sheets(tokens)
     assert sheet.title.endswith(f"what they lose ({unit})")
     assert (unit in tokens_line(tokens)) == bool(losses)
+
+
+def test_losses_that_choose_a_plan_are_apart_from_that_of_the_child(child: CarvingReport) -> None:
+    """They are measured on other tokens."""
+    types, others = [TypeRow(0, "q", "Q4_0")], [EqualBytes("types alone", 9, 0.1, 0.2)]
+    losses = {"predicted": 0.1, "as_read_back": 0.3}
+    page = replace(child, types=types, equal_bytes=others, losses=losses).page()
+    assert "<th>measured before the choice</th>" in page
+    assert "the child's loss is on others." in unescape(page)
+    assert page.count("measured, quantised") == 1
 
 
 def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:

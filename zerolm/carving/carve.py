@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def carve(
     stored types. An interrupted run resumes when it is started again. Raises ``ValueError``, in one line, for
     an impossible request; nothing is written then.
     """
+    begun = time.monotonic()
     size.check()
     size.experts.check()
     file = gguf_file(parent)
@@ -71,7 +73,7 @@ def carve(
     with scratch_folder(place.folder) as folder:
         request = _within_budgets(_with_sequences(request))
         carving = ready(with_fewer_experts(request, folder), folder)
-        carving = in_time(_proven(carving))
+        carving = in_time(_proven(carving), time.monotonic() - begun)
         return finished(carving, planned(carving))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving
-from zerolm.carving.planned_child import PlannedChild
+from zerolm.carving.planned_child import PlannedChild, work_of
 from zerolm.carving.recipe import WEIGHTS, document, versions_of
 from zerolm.carving.recipe_fields import to_hex
 from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
@@ -34,6 +34,7 @@ BY_WEIGHTS: Final = (
     "chosen by weights alone, for research: Gemma 3 270M with 90 % of its FFN by capacity had perplexity "
     "90,000 on English instead of 24, and 28 calibrated on tokens sampled from it"
 )
+WHOLE: Final = "nothing is pruned: the parent fits the request as it is"
 IMATRIX: Final = "importances.imatrix"
 WORTH_TOKENS: Final = 0.02
 """Smallest gain from twice the tokens that is reported, as a share of the loss."""
@@ -55,6 +56,9 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
     loss = carving.session.loss(cut) if carving.session else None
     measured = {} if loss is None or (typed and not loss) else {name: loss}  # types alone cut nothing
+    is_whole = (
+        carving.recipe is None and typed is None and costs["child"]["params"] == costs["parent"]["params"]
+    )
     carved = Carved(
         parent=carving.parent.name,
         family=carving.checkpoint.family.name,
@@ -69,6 +73,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
             *(experts.notes if experts else ()),
             *plan.notes,
             _text_note(carving, cut, typed),
+            WHOLE if is_whole else "",
         ),
         verified=None,
         spectrum=list(plan.rows),
@@ -199,8 +204,12 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
 def _more_tokens(
     carving: Carving, session: Session, cut: Cut, repaired: Repaired, losses: Mapping[str, float]
 ) -> str:
-    """Return a note on the gain from twice the tokens, where there are fewer than the parent needs."""
+    """Return a note on the gain from twice the tokens, where there are fewer than the parent needs.
+
+    The gain is measured where that does not take long.
+    """
     from zerolm.carving.amount import loss_by_twice, tokens_wanted
+    from zerolm.carving.pace import LONG
     from zerolm.carving.session import FEWER
 
     methods, loss = carving.methods, losses.get("repaired")
@@ -208,14 +217,17 @@ def _more_tokens(
         return ""
     if methods.text in NO_FILES or methods.for_ is not None:
         return ""
-    if session.tokens.count >= tokens_wanted(carving.checkpoint):
+    tokens, wanted = session.tokens.count, tokens_wanted(carving.checkpoint)
+    if tokens >= wanted:
         return ""
+    is_all_read = len(session.tokens) < methods.count
+    more = "give a longer text" if is_all_read else f"--sequences {2 * methods.count}"
+    if work_of(carving, session).repairing_fewer(session.pace, tokens // FEWER) >= LONG:
+        return f"repaired on {tokens:,} tokens; its widest matrices need {wanted:,}: {more}"
     by_fewer = session.loss_by_fewer(cut, repaired.ridges)
     by_twice = loss_by_twice(loss, by_fewer, FEWER)
     if loss - by_twice < WORTH_TOKENS * loss:
         return ""
-    is_all_read = len(session.tokens) < methods.count
-    more = "give a longer text" if is_all_read else f"--sequences {2 * methods.count}"
     return (
         f"repaired on a quarter of the tokens it loses {by_fewer:.3g}, on twice the number about "
         f"{by_twice:.3g}: {more}"

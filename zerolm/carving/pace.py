@@ -135,6 +135,10 @@ class CarvingWork:
         """Return the seconds to repair and measure this number of plans; 0 for a single one."""
         return replace(self, plans=plans).seconds(pace, self.methods.count).get(MEASURED, 0.0)
 
+    def repairing_fewer(self, pace: Pace, tokens: int) -> float:
+        """Return the seconds to repair a plan on fewer tokens, with ridges that are known."""
+        return self._repair(pace, tokens, CHEAPER * SOLVED)
+
     def of_vocabularies(self, pace: Pace, sizes: Sequence[int]) -> float:
         """Return the seconds to measure the losses of vocabularies of these sizes."""
         layers = len(sizes) * self.parent.depth * pace.layer
@@ -223,15 +227,15 @@ def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu
     return min(taken)
 
 
-def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
-    """Return the number of sequences with which a carving keeps a limit in seconds.
+def fitting(work: CarvingWork, pace: Pace, limit: float, spent: float) -> int:
+    """Return the number of sequences with which a carving keeps a limit in seconds, of which some are spent.
 
     Raises ``ValueError`` where even the smallest useful number (``CarvingWork.least``) takes longer.
     """
     sequences, least = work.methods.count, min(work.least, work.methods.count)
-    while work.total(pace, sequences) > limit:
+    while spent + work.total(pace, sequences) > limit:
         if sequences == least:
-            taken = about(work.total(pace, least))
+            taken = about(spent + work.total(pace, least))
             raise ValueError(
                 f"--for {about(limit)} is too short: {least} sequences of {work.methods.length} tokens are "
                 f"the fewest that make sense here, and take about {taken}"

@@ -83,8 +83,11 @@ def check_sizes(carving: Carving) -> None:
         rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, carving.costs))
 
 
-def in_time(carving: Carving) -> Carving:
-    """Return the carving with the number of sequences that its time limit allows; announce its duration."""
+def in_time(carving: Carving, spent: float) -> Carving:
+    """Return the carving with the number of sequences that its time limit allows; announce its duration.
+
+    The seconds that were ``spent`` count, too.
+    """
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
@@ -96,7 +99,7 @@ def in_time(carving: Carving) -> Carving:
         if announced:
             announce(carving.progress, announced)
         return carving
-    sequences = fitting(work, session.pace, methods.for_)
+    sequences = fitting(work, session.pace, methods.for_, spent)
     methods = replace(methods, sequences=sequences)
     announce(carving.progress, _time_note(methods))
     return replace(carving, methods=methods).running()

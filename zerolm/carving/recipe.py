@@ -21,7 +21,6 @@ from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.plain import as_plain, checked
 from zerolm.planning.size_spaces import SIZE_SPACES
-from zerolm.repairing.rules import REPAIRS
 from zerolm.text.defaults import GENERATED, NO_FILES, RANDOM
 from zerolm.units.importance.criteria import CRITERIA
 from zerolm.units.kept_units import Cut, Dimensions, LayerCut, dimensions
@@ -238,10 +237,8 @@ def fields_of(document: Any, parent: str, digest: str) -> RecipeFields:
         raise ValueError(f"it was made for {OTHERS[parent]}: {str(document.get('parent'))[:MAX_NAME]!r}")
     rows = checked(RecipeFields, document)
     rows.check()
-    REPAIRS.entry(rows.repair)
     if rows.experts is not None:
         EXPERT_CRITERIA.entry(rows.criterion_of_experts or "")
-        REPAIRS.entry(rows.repair_of_experts or "")
     if rows.experts is None or rows.criterion not in EXPERT_CRITERIA:
         CRITERIA.entry(rows.criterion)
     return rows

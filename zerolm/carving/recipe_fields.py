@@ -12,11 +12,12 @@ from annotated_types import Ge, Gt, Lt, MaxLen
 
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
-from zerolm.carving.request import MAX_TOKENS
+from zerolm.carving.request import MAX_TOKENS, Plan
 from zerolm.carving.result import ChildStream, TypeRow
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.families.family import OUTPUT_ROLES
+from zerolm.repairing.rules import Repair
 from zerolm.settings import check_known, shown
 from zerolm.units.kept_units import Dimensions
 from zerolm.units.ridges import Place, Ridges
@@ -93,8 +94,8 @@ class RecipeFields:
 
     family: Name
     criterion: Name
-    repair: Name
-    plan: Name
+    repair: Repair
+    plan: Plan
     shape: Name
     written_as: Name
     space: Name | None
@@ -107,7 +108,7 @@ class RecipeFields:
     types: list[TypeRow] | None = None
     experts: list[ExpertsRow] | None = None
     criterion_of_experts: Name | None = None
-    repair_of_experts: Name | None = None
+    repair_of_experts: Repair | None = None
     healing: Annotated[list[HealingStage], MaxLen(MAX_STAGES)] = field(default_factory=list)
     tokens: str | None = None
 

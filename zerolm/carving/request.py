@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from zerolm.planning.size_request import MEAN, ExpertsRequest, SizeRequest
+from zerolm.repairing.rules import REPAIRS
 from zerolm.settings import check_known
 from zerolm.settings.domains import domains_of
 from zerolm.settings.request import setting
@@ -18,7 +19,8 @@ from zerolm.text import defaults
 
 PRICES: Final = "prices"
 """The plan by the estimated losses of single cuts."""
-PLANS: Final = ("weights", PRICES, "heuristic")
+Plan = Literal["weights", "prices", "heuristic"]
+PLANS: Final[tuple[str, ...]] = get_args(Plan)
 SUMMED: Final = "hope_moments"
 """The criterion of experts whose losses are squared norms summed over tokens, like the scores of neurons."""
 RANDOM: Final = defaults.RANDOM
@@ -69,7 +71,7 @@ class MethodRequest:
         "text",
         None,
         "refit output matrices: none, or least-squares (default; for experts only with a real text)",
-        metavar="NAME",
+        choices=REPAIRS,
     )
     seed: int = setting(
         "integer", 0, "seed of generated tokens, random tokens and --criterion random", low=0, high=2**63 - 1
@@ -105,7 +107,6 @@ class Methods(MethodRequest):
 
     def check(self) -> None:
         """Raise ``ValueError`` for unknown methods, or for incompatible ones."""
-        from zerolm.repairing.rules import REPAIRS
         from zerolm.units.importance.criteria import needs_tokens
 
         if not (
@@ -129,10 +130,11 @@ class Methods(MethodRequest):
                 f"--for chooses how much of a text is read, and {self.criterion} reads none: give --text FILE"
             )
         check_known("plan", self.plan, PLANS)
+        check_known("repair", self.repair, REPAIRS)
         of_experts = self.criterion == self.experts  # their criteria are checked with the experts
         needing = {
             self.criterion: not of_experts and needs_tokens(self.criterion),
-            f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,
+            f"repair {self.repair}": self.repair != "none",
             f"plan {self.plan}": self.plan == PRICES,
         }
         name = next((name for name, is_needed in needing.items() if is_needed), None)
@@ -187,12 +189,11 @@ def _methods_with_experts(size: SizeRequest, request: MethodRequest) -> Methods:
 
 def _is_by_weights(request: MethodRequest) -> bool:
     """Return whether a criterion by weights alone is named, and nothing else needs tokens."""
-    from zerolm.repairing.rules import REPAIRS
     from zerolm.units.importance.criteria import needs_tokens
 
     if request.criterion is None or needs_tokens(request.criterion) or request.plan == PRICES:
         return False
-    return request.repair is None or "tokens" not in REPAIRS.entry(request.repair).needs
+    return request.repair in (None, "none")
 
 
 @dataclass(frozen=True)

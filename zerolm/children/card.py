@@ -35,6 +35,13 @@ llama-embedding -m {place} -p "A text."
 """How llama.cpp runs a file, by the task of its family."""
 LOSS: Final[Mapping[Task, str]] = {"next": "KL in nats a token", "masked": "1 - cosine of embeddings"}
 
+SIZES: Final = {
+    "prices": "planned by the losses of single cuts, which were estimated by one backward pass",
+    "weights": "as requested, or planned by the criterion alone",
+    "heuristic": "those of the space's heuristic",
+}
+"""How the sizes of a child are planned, by the name of the plan."""
+
 
 def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -> str:
     """Return the card of a child from its recipe.
@@ -51,7 +58,8 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -
         source = f"{drawn}, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
         size = f"{tokens['sequences']} sequences of at most {tokens['length']} tokens"
         text = f"calibration text: {size} ({source})"
-    lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}", f"plan: {recipe['plan']}"]
+    lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}"]
+    lines += [f"sizes: {SIZES[recipe['plan']]}"]
     lines += [f"shape: {recipe['shape']}, written as {recipe['written_as']}", text]
     if recipe["stream"]:
         lines += [_stream(recipe["stream"])]

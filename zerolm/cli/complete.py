@@ -20,7 +20,6 @@ HOMES: Final = {
     "space": "zerolm.spaces:SPACES",
     "score": "zerolm.scores:SCORES",
     "format": "zerolm.carving.formats:FORMATS",
-    "repair": "zerolm.repairing.rules:REPAIRS",
     "benchmark": "zerolm.groundtruth.cache:shipped_names",
 }
 """Where the names of each kind are."""

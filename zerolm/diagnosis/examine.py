@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -14,9 +15,9 @@ from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.gguf.parts import read_gguf
 from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.diagnosis.evidence import Evidence, gather, tried
-from zerolm.diagnosis.opening import TOKENIZER, attempt, is_installed
+from zerolm.diagnosis.opening import TOKENIZER, Opened, attempt, is_installed
 from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Diagnosis, RuntimeVerdict
-from zerolm.diagnosis.rules import by_rules
+from zerolm.diagnosis.rules import UNSEEN_TOKENIZER, by_rules
 from zerolm.diagnosis.runtimes import LLAMA_CPP, SERVERS, TRANSFORMERS
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
@@ -46,14 +47,16 @@ def diagnose(path: Path, progress: Progress = silent) -> Diagnosis:
         return Diagnosis(str(path), of_files, **facts_of_file(evidence), advice=[])
     stock = _transformers(evidence, progress)
     verdicts = [stock, *(by_rules(runtime, evidence) for runtime in SERVERS)]
-    verdicts += of_files or [by_rules(LLAMA_CPP, evidence)]
+    read = _tokenizer(evidence, progress)
+    verdicts += of_files or [_llama_cpp(evidence, read)]
     if is_installed("onnx"):
         verdicts.append(_onnx(evidence, stock, progress))
     masked = evidence.family is not None and evidence.family.task == "masked"
     if masked or (path / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
-    advice = [*_advice(evidence), *_tokenizer(evidence, progress)]
-    return Diagnosis(str(path), verdicts, **facts_of(evidence), advice=advice)
+    return Diagnosis(
+        str(path), verdicts, **facts_of(evidence), advice=[*_advice(evidence), *_of_tokenizer(read)]
+    )
 
 
 def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
@@ -88,15 +91,31 @@ def _onnx(evidence: Evidence, stock: RuntimeVerdict, progress: Progress) -> Runt
     return RuntimeVerdict(name, attempted.verdict, "opened", attempted.reasons)
 
 
-def _tokenizer(evidence: Evidence, progress: Progress) -> Iterator[str]:
-    """Yield how a GGUF child would have the tokenizer, or why none is written."""
+def _tokenizer(evidence: Evidence, progress: Progress) -> Opened | None:
+    """Return whether a GGUF file can have the tokenizer; None where no file can be written."""
     family = evidence.family
     is_written = family is not None and family.gguf is not None and evidence.layout is not None
-    if is_written and evidence.has(*TOKENIZER_FILES) and is_installed(TOKENIZER):
-        progress("reading texts with its tokenizer and llama.cpp")
-        read = attempt(TOKENIZER, evidence.folder)
+    if not (is_written and evidence.has(*TOKENIZER_FILES) and is_installed(TOKENIZER)):
+        return None
+    progress("reading texts with its tokenizer and llama.cpp")
+    return attempt(TOKENIZER, evidence.folder)
+
+
+def _of_tokenizer(read: Opened | None) -> Iterator[str]:
+    """Yield how a GGUF file has the tokenizer, or why none is written."""
+    if read is not None:
         reasons = "; ".join(read.reasons).removeprefix(f"{TOKENIZER}: ")
         yield f"{TOKENIZER}: {'' if read.verdict == OPENS else 'not written: '}{reasons}"
+
+
+def _llama_cpp(evidence: Evidence, read: Opened | None) -> RuntimeVerdict:
+    """llama.cpp, which opens a folder as the GGUF file that ``zerolm`` writes of it."""
+    ruled = by_rules(LLAMA_CPP, evidence)
+    if ruled.reasons != (UNSEEN_TOKENIZER,) or read is None or read.verdict != OPENS:
+        return ruled
+    command = f"zerolm carve {shlex.quote(str(evidence.folder))} --keep 1 --format gguf --out DIR"
+    reason = f"as the file that `{command}` writes; llama.cpp has read its tokenizer"
+    return RuntimeVerdict.ruled(LLAMA_CPP.name, OPENS, reason)
 
 
 def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
@@ -209,8 +228,9 @@ def _advice(evidence: Evidence) -> Iterator[str]:
     if layout is None:
         return
     shared = "head and embedding are tied" if layout.tied else "head and embedding are not tied"
+    groups = "KV group" if layout.kv_heads == 1 else "KV groups"
     yield (
-        f"{layout.depth} layers, {layout.heads} heads in {layout.kv_heads} KV groups of {layout.head_size}, "
+        f"{layout.depth} layers, {layout.heads} heads in {layout.kv_heads} {groups} of {layout.head_size}, "
         f"hidden {layout.hidden}, FFN {layout.ffn}; {shared}"
     )
     for note in layout.notes:

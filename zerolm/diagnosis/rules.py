@@ -10,6 +10,9 @@ from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
 from zerolm.diagnosis.runtimes import LLAMA_CPP, TRANSFORMERS, UNREAD, Runtime
 from zerolm.text.defaults import TOKENIZER_FILES
 
+UNSEEN_TOKENIZER: Final = (
+    "its converter recognises a tokenizer.json by its tokens of a text, which were not computed"
+)
 NEEDS_CODE: Final = "auto_map names code of its own, which stock software runs only with trust_remote_code"
 
 
@@ -87,7 +90,7 @@ def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
                 f"with a hidden size of {evidence.layout.hidden} is not examined"
             )
     if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
-        yield "its converter recognises a tokenizer.json by its tokens of a text, which were not computed"
+        yield UNSEEN_TOKENIZER
 
 
 def listed(runtime: Runtime, evidence: Evidence) -> list[str]:

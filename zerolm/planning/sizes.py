@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -15,6 +15,7 @@ from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.planning.size_request import SHAPES, SizeRequest
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.settings import check_known
+from zerolm.settings.messages import called
 from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
@@ -142,17 +143,12 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
             )
         return SIZE_SPACES[request.space].choices(checkpoint)
     kinds = sizes_of(checkpoint, request, width)
-    chosen = {}
-    for kind, sizes in kinds.items():
-        is_free = request.budgets and (sizes.can_be_cut or kind == "layers")
-        chosen[kind] = sizes.possible
-        if kind not in request.keep and not is_free:  # sizes that are not named are not cut
-            chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
+    chosen = {kind: _sizes_of_plans(kind, sizes, request) for kind, sizes in kinds.items()}
     if not all(chosen[unit.share] for unit in UNITS):
         step = request.multiple_of or max(1, kinds["ffn"].whole // FFN_STEPS)
         raise ValueError(
             f"no size is left: {kinds['heads'].whole} KV groups and {kinds['ffn'].whole} neurons in steps of "
-            f"{step}, divisible by {request.tensor_parallel}"
+            f"{step}, divisible by {request.tensor_parallel}{_nearest_divisors(checkpoint, request, width)}"
         )
     for kind, share in request.keep.items():
         if kind != "hidden":
@@ -161,6 +157,35 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     required_layers = checkpoint.family.cut.required_layers(kinds["layers"].whole)
     units = tuple(chosen[unit.share] for unit in UNITS)
     return Choices(units, chosen["layers"], width=width, required_layers=required_layers)
+
+
+def _sizes_of_plans(kind: str, sizes: Sizes, request: SizeRequest) -> tuple[int, ...]:
+    """Return the sizes of one kind of units that a plan may have: those that are not named are not cut."""
+    is_free = request.budgets and (sizes.can_be_cut or kind == "layers")
+    if kind in request.keep or is_free:
+        return sizes.possible
+    return tuple(size for size in sizes.possible if size == sizes.whole)
+
+
+def _nearest_divisors(checkpoint: Checkpoint, request: SizeRequest, width: Width | None) -> str:
+    """Return the end of a message: the nearest values of each divisor that leave a size, where some do."""
+
+    def leaves_sizes(changed: SizeRequest) -> bool:
+        kinds = sizes_of(checkpoint, changed, width)
+        return all(_sizes_of_plans(unit.share, kinds[unit.share], changed) for unit in UNITS)
+
+    changes: dict[str, tuple[int | None, Callable[[int], SizeRequest]]] = {
+        "multiple_of": (request.multiple_of, lambda value: replace(request, multiple_of=value)),
+        "tensor_parallel": (request.tensor_parallel, lambda value: replace(request, tensor_parallel=value)),
+    }
+    ends, most = "", max(dimensions(checkpoint).units)
+    for name, (value, changed) in changes.items():
+        if value is None:
+            continue
+        sides = range(min(value - 1, most), 0, -1), range(value + 1, most + 1)
+        near = [next((each for each in side if leaves_sizes(changed(each))), None) for side in sides]
+        ends += f"; {called(name)} can be {' or '.join(map(str, filter(None, near)))}" if any(near) else ""
+    return ends
 
 
 def with_ranked_layers(checkpoint: Checkpoint, choices: Choices, by: Criterion) -> Choices:
@@ -354,5 +379,5 @@ def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:
     if share is None or cost not in parent:
         raise ValueError(f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'")
     if Decimal(share[:-1]) > 1:
-        raise ValueError(f"{name} {value!r} is more than the parent has, and cuts nothing; give at most '1x'")
+        raise ValueError(f"{name} {value!r} is no share of the parent's: shares are at most '1x'")
     return int(Decimal(share[:-1]) * parent[cost])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, get_args
 
-from zerolm.registry import Entry, Registry
-
-REPAIRS: Final[Registry[None]] = Registry("repair")
-REPAIRS.add(Entry("none", None, "nothing is changed"))
-REPAIRS.add(Entry("least-squares", None, "ridge regression on tokens", ("tokens", "torch")))
+Repair = Literal["none", "least-squares"]
+"""No repair, or ridge regression on tokens."""
+REPAIRS: Final[tuple[str, ...]] = get_args(Repair)

@@ -53,7 +53,6 @@ from zerolm.passes.fisher import Fisher
 from zerolm.passes.token_weights import token_weights
 from zerolm.progress import Progress, silent
 from zerolm.repairing.ridge import Fit
-from zerolm.repairing.rules import REPAIRS
 from zerolm.text.tokens import Tokens
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import CarvedNetwork, Repaired
@@ -92,7 +91,7 @@ def repair(
     to; without any they are ``UNTRIED``. ``ridges``, if given, must contain every matrix, else ``ValueError``
     is raised. Layers in the ``cache`` are not refitted.
     """
-    if REPAIRS.entry(method).name == "none":
+    if method == "none":
         return Repaired()
     if cut.narrowing and places_of(model).varied:
         return Repaired(note=NOT_SOLVED)

@@ -22,6 +22,10 @@ EXPERT_COLUMNS: Final = {
 """Heads of columns with the field of a layer and its digits."""
 ALWAYS: Final = ("of the tokens", "of the gates")
 """Columns that each report has."""
+COMPARED: Final = (
+    "These plans are repaired on a part of the text and measured on the tokens that choose among them; the "
+    "child's loss is on others."
+)
 
 
 def experts_line(experts: ChildExperts) -> str:
@@ -128,8 +132,8 @@ def types_sheets(types: Sequence[TypeRow], equal_bytes: Sequence[EqualBytes], un
              "" if row.measured is None else f"{row.measured:.3g}"]
             for row in equal_bytes
         ]  # fmt: skip
-        head = ["at these bytes", "weights", f"predicted ({unit})", "measured, quantised"]
-        yield Sheet("What the bytes buy", head, rows, on=(PAGE, TERMINAL, NOTEBOOK))
+        head = ["at these bytes", "weights", f"predicted ({unit})", "measured before the choice"]
+        yield Sheet("What the bytes buy", head, rows, [COMPARED], on=(PAGE, TERMINAL, NOTEBOOK))
 
 
 def _map(types: Sequence[TypeRow]) -> Heat:

@@ -260,6 +260,7 @@ def test_cuts_and_types_of_an_encoder(lines: str, tmp_path: Path) -> None:
     carved = carve(parent, out, max_weight_bytes="0.115x", text=lines, **flags)
     check_written(carved, out, int(0.115 * carved.costs["parent"]["weight_bytes"]))
     assert not carved.cut.is_whole
+    assert "- sizes: planned by the losses of single cuts" in (out / "README.md").read_text()
     rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=lines)
     assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
     assert rebuilt.types == carved.types

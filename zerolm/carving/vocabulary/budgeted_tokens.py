@@ -58,13 +58,10 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
 
 
 def may_prune_tokens(carving: Carving) -> bool:
-    """Return whether tokens may be removed: by request, or because a text and budgets choose their number.
-
-    Limited time (``--for``) is not spent on passes that compare tokens.
-    """
+    """Return whether tokens may be removed: by request, or because a text and budgets choose their number."""
     size, methods = carving.size, carving.methods
     if not size.vocabulary.is_usual:
         return size.vocabulary.cuts
-    is_free = bool(size.budgets) and size.shares.all is None and methods.for_ is None
+    is_free = bool(size.budgets) and size.shares.all is None
     has_text = methods.text not in NO_FILES and not domains_of(methods.text)
     return is_free and has_text and not why_tokens_are_kept(carving)

@@ -35,6 +35,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, Head, tokens_at_once
+from zerolm.networks.compute import compute_of
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.networks.stream import Stream
@@ -130,7 +131,8 @@ class TokenLosses:
         parent = self.checkpoint
         config = repr(sorted(parent.config.items()))
         rules = hashlib.sha256(json.dumps(self._document).encode()).hexdigest()
-        read = self.length, parent.prompt, repr(TokenPooling.of(parent))
+        products = str(compute_of(self.model).products)
+        read = self.length, parent.prompt, repr(TokenPooling.of(parent)), products
         return LOSSES_VERSION, zerolm.__version__, fingerprint(parent), config, rules, content, *read
 
     @cached_property

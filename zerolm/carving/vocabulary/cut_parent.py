@@ -14,6 +14,8 @@ from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.planned_size import (
     BestByTokens,
+    VocabularyLosses,
+    size_in_limited_time,
     tried_sizes,
     usual_sizes,
     with_measured,
@@ -23,6 +25,7 @@ from zerolm.carving.vocabulary.text_use import TokenUse, use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
+from zerolm.networks.compute import compute, computed
 from zerolm.networks.opener import is_decoder, mapped_model
 from zerolm.planning.size_request import AUTO, USED, VocabularyRequest
 from zerolm.planning.sizes import costs_of
@@ -63,18 +66,23 @@ def chosen(carving: Carving, best_by_tokens: BestByTokens) -> tuple[ParentModel,
     more: dict[str, Any] = {}
     losses = None
     if methods.text is not None:
-        model, pieces = mapped_model(checkpoint), use.text.held_pieces or use.text.fitted_pieces
+        running = compute(carving.compute, checkpoint.layout.hidden)
+        model = computed(mapped_model(checkpoint), running)
+        pieces = use.text.held_pieces or use.text.fitted_pieces
         losses = TokenLosses.of_pieces(checkpoint, model, pieces, methods.length)
-        if request.size != USED and is_decoder(checkpoint):
+        if request.size != USED and methods.for_ is None and is_decoder(checkpoint):
             progress("finding tokens that the parent predicts")
             fitted = TokenLosses.of_pieces(checkpoint, model, use.text.fitted_pieces, methods.length)
             use = use.predicted(fitted.likely())
             del fitted  # with its states
     if request.size == AUTO and losses is not None:
-        tried = tried_sizes(use, losses, best_by_tokens, size.multiple_of or 1, progress)
-        before, scale = losses.loss(None), losses.bits_a_nat
-        tried, rows = with_measured(tried, best_by_tokens.measured, before, scale)
-        more = {"sizes": tried}
+        by_size, step = VocabularyLosses(use, losses), size.multiple_of or 1
+        if methods.for_ is not None:
+            rows = size_in_limited_time(by_size, best_by_tokens, step)
+        else:
+            tried = tried_sizes(by_size, best_by_tokens, step, progress)
+            tried, rows = with_measured(tried, best_by_tokens.measured, by_size.before, losses.bits_a_nat)
+            more = {"sizes": tried}
     else:
         rows = size_of(request, use.whole, size.multiple_of)
     is_used = request.size == USED

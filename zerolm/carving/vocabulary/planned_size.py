@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -124,8 +125,45 @@ class BestByTokens:
         return replace(of, parent=parent, progress=silent)
 
 
+@dataclass(frozen=True)
+class VocabularyLosses:
+    """Losses of fewer tokens on held-out text, more than ``before``, by the number of tokens."""
+
+    use: TextUse
+    losses: TokenLosses
+
+    @property
+    def before(self) -> float:
+        return self.losses.loss(None)
+
+    @property
+    def small(self) -> float:
+        """The loss below which fewer tokens are not compared with other units."""
+        is_decoder = self.losses.checkpoint.family.task == "next"
+        return SMALL * self.before if is_decoder else SMALL_DISTANCE
+
+    def of(self, size: int) -> float:
+        if size == self.use.whole.table.rows:
+            return 0.0
+        return max(0.0, self.losses.loss(self.use.chosen(size, whole=False)) - self.before)
+
+
+def size_in_limited_time(losses: VocabularyLosses, best_by_tokens: BestByTokens, step: int) -> int:
+    """Return a number of tokens without a comparison with other units, which takes passes over the text.
+
+    It is the largest one with which nothing else has to be cut, or the least one with a small loss if that is
+    larger.
+    """
+    use = losses.use.whole
+    alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
+    sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
+    if alone is not None:
+        sizes.append(alone)
+    return sizes[bisect_right(sizes, losses.small, key=losses.of) - 1]
+
+
 def tried_sizes(
-    use: TextUse, losses: TokenLosses, best_by_tokens: BestByTokens, step: int, progress: Progress
+    losses: VocabularyLosses, best_by_tokens: BestByTokens, step: int, progress: Progress
 ) -> list[TriedSize]:
     """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
 
@@ -133,18 +171,12 @@ def tried_sizes(
     other is tried, unless weights get types: eight bits lose almost nothing. Otherwise larger ones are, until
     the loss of other cuts or of fewer tokens alone exceeds the best total.
     """
-    before, scale = losses.loss(None), losses.bits_a_nat
-    small = SMALL * before if losses.checkpoint.family.task == "next" else SMALL_DISTANCE
-    rows, least = use.whole.table.rows, use.whole.least
-
-    def loss_of(size: int) -> float:
-        return 0.0 if size == rows else max(0.0, losses.loss(use.chosen(size, whole=False)) - before)
-
-    alone = _most(best_by_tokens.fits, least, rows, step)
-    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), loss_of(alone), 0.0)]
-    if tried and tried[0].tokens <= small and not best_by_tokens.carving.has_types:
+    use, scale = losses.use.whole, losses.losses.bits_a_nat
+    alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
+    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), losses.of(alone), 0.0)]
+    if tried and tried[0].tokens <= losses.small and not best_by_tokens.carving.has_types:
         return tried
-    sizes = [size for size in usual_sizes(use.whole, step) if size > (alone or 0)]
+    sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
     refused: list[ValueError] = []
     best_by_tokens.announce(sizes)
     for number, size in enumerate(sizes):
@@ -158,7 +190,7 @@ def tried_sizes(
         if rest >= top:
             continue
         weight_bytes = plan.costs["weight_bytes"] if best_by_tokens.carving.has_types else None
-        tried.append(TriedSize(size, plan.costs["params"], loss_of(size), rest, weight_bytes))
+        tried.append(TriedSize(size, plan.costs["params"], losses.of(size), rest, weight_bytes))
         if tried[-1].tokens > top:
             break
     if not tried:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zerolm.repairing.rules import REPAIRS
 from zerolm.settings.budgets import budgets, limits
 from zerolm.settings.request import part, setting
 from zerolm.text import defaults
@@ -44,7 +45,7 @@ class CutRequest:
             "pruning criterion: prefix (the first units, as LoNAS), output_energy, surgeon, or another of "
             "`carve`", metavar="NAME",
     )  # fmt: skip
-    repair: str = setting("text", "none", "refit output matrices: none, least-squares", metavar="NAME")
+    repair: str = setting("text", "none", "refit output matrices: none, least-squares", choices=REPAIRS)
     calibration: str | None = setting(
         "path",
         None,

@@ -33,7 +33,6 @@ from zerolm.planning.part_costs import Choices
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.planning.sizes import budgets_of, costs_of, part_costs_of
 from zerolm.progress import Progress, silent
-from zerolm.repairing.rules import REPAIRS
 from zerolm.settings.compute import USUALLY, ComputeRequest, RunningRequest
 from zerolm.text.defaults import RANDOM
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
@@ -86,7 +85,7 @@ def slice_parent(
     check_workers(jobs, backend)
     computing = compute(running)
     rule, needs = cutting.repair, needs_tokens(cutting.criterion)
-    if cutting.calibration is None and (needs or "tokens" in REPAIRS.entry(rule).needs):
+    if cutting.calibration is None and (needs or rule != "none"):
         what = f"criterion {cutting.criterion}" if needs else f"repair {rule}"
         raise ValueError(f"{what} needs tokens: give --calibration FILE, or --calibration random")
     checkpoint = Checkpoint.open(parent)

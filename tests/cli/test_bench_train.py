@@ -1,6 +1,7 @@
 """``zerolm bench train`` as a user types it: killed, started again, and by two at once."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,15 @@ def test_labels_are_shown_and_written(zerolm: Zerolm, place: Path) -> None:
     again = zerolm(*asked, "--seeds", "2", "--repeated", "2", "--json")
     assert json.loads(again.out)["benchmark"]["architectures"] == truth["architectures"]
     zerolm(*asked, "--out", "mine.json").refused("--force")
+    zerolm(*asked, "--out", "mine.CSV").refused("output 'mine.CSV': a file is written as JSON")
     assert zerolm(*asked, "--out", "mine.json", "--force").status == 0
     assert zerolm("calibrate", "--labels", "mine.json").status == 0
     assert "mine" in zerolm("bench", "run", "mine.json").out
     assert zerolm(*asked, "--out", "folder").status == 0
     assert {"labels.json", "report.html", "run.yaml"} <= {path.name for path in Path("folder").iterdir()}
+    page = Path("folder/report.html").read_text()
+    assert re.search(r">text</\w+>\s*<\w+[^>]*>[^<]*text\.txt<", page)
+    assert re.search(r">compiled</\w+>\s*<\w+[^>]*>no<", page)
     ran = zerolm("bench", "train", "--config", "folder/run.yaml", "--out", "third.json")
     assert ran.status == 0, ran.err
     third = json.loads(Path("third.json").read_text())

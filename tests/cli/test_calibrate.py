@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from labelled import labelled, losses, pool_of
 from refusals import Zerolm
 
+from zerolm import load as load_result
 from zerolm.calibration import METHODS as FITTED_METHODS
 from zerolm.calibration import calibrate
 from zerolm.costs import CostModel
@@ -45,6 +47,14 @@ def saved(labels: Path, tmp_path: Path, zerolm: Zerolm) -> Callable[[str], Path]
         return out / "calibration.json"
 
     return save
+
+
+def test_bars_of_a_rank_correlation_end_at_one(saved: Callable[[str], Path]) -> None:
+    report = load_result(saved("dictionary").parent)
+    for tau in (0.95, -0.95):
+        judged = replace(report.judgement, tau=tau, deviation=0.3)
+        (bars,) = replace(report, judgement=judged)._taus()
+        assert (bars.axis.low >= -1, bars.axis.high) == (True, 1)
 
 
 def test_a_calibration_is_printed_and_saved_alike(labels: Path, tmp_path: Path, zerolm: Zerolm) -> None:
@@ -166,7 +176,7 @@ def spoilt(place: str) -> tuple[list[str], tuple[str, ...]]:
     first = rows[0].rsplit(",", 1)[0]
     return {
         "nan": ([f"{first},nan", *rows[1:]], ("line 2", "'nan'", "finite")),
-        "few": (rows[:4], ("at least 5", "there are 4", "algorithm1")),
+        "few": (rows[:4], ("at least 5", "there are 4; enough for algorithm1")),
     }[place]
 
 

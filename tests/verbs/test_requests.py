@@ -171,6 +171,12 @@ def test_a_count_is_no_size(name: str, text: str, hint: str) -> None:
     assert not hint or parse_amount(name, hint.split()[-1].rstrip("?")) > 0
 
 
+@pytest.mark.parametrize("name", ["max_params", "max_kv_bytes"])
+def test_an_amount_is_not_negative(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be a number of at least 0, not '-5M'$"):
+        parse_amount(name, "-5M")
+
+
 @pytest.mark.parametrize("name", commands())
 def test_only_an_argument_is_given_by_place(name: str) -> None:
     """A flag behind an argument stands under a heading of its own, else it would be an argument, too."""

@@ -111,9 +111,10 @@ def calibrate(labels: Labels, method: str = "stack", *, seed: int = 0) -> Calibr
     check_known("method", method, METHODS)
     if len(labels) < LABELS_NEEDED[method]:
         fits = [name for name in METHODS if LABELS_NEEDED[name] <= len(labels)]
+        enough = f"enough for {', '.join(fits)}" if fits else "no method needs so few"
         raise ValueError(
             f"method {method} needs at least {LABELS_NEEDED[method]} labelled architectures, but there are "
-            f"{len(labels)}; " + (f"{', '.join(fits)} need no more" if fits else "no method needs so few")
+            f"{len(labels)}; {enough}"
         )
     if len(labels) > MOST_LABELS:
         count = len(labels)

@@ -168,7 +168,8 @@ def quality(truth: GroundTruth, metric: str) -> Floats:
     for entry in truth.architectures:
         if metric not in entry.results:
             metrics = ", ".join(sorted(entry.results)) or "none"
-            raise ValueError(f"benchmark {truth.name}: {entry.id} has no metric {metric!r}; it has {metrics}")
+            place = f"benchmark {truth.name}: architecture {entry.id}"
+            raise ValueError(f"{place} has no metric {metric!r}; it has {metrics}")
         if not math.isfinite(entry.results[metric]):
             raise ValueError(f"benchmark {truth.name}: {metric} of {entry.id} is not a finite number")
         if abs(entry.results[metric]) > LARGEST_RESULT:

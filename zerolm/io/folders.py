@@ -276,9 +276,14 @@ def _empty(work: Path) -> None:
 
 @contextmanager
 def new_result(out: str | None, force: bool) -> Iterator[Path | None]:
-    """Yield the file (``NAME.json``) or folder to write into, which no other run writes; None for neither."""
+    """Yield the file (``NAME.json``) or folder to write into, which no other run writes; None for neither.
+
+    ``ValueError`` for a name of another format.
+    """
     if out is None:
         yield None
         return
+    if out.lower().endswith((".csv", ".jsonl")):
+        raise ValueError(f"output {out!r}: a file is written as JSON, by a name that ends in .json")
     with (new_file if out.endswith(".json") else new_folder)(Path(out), force) as place:
         yield place

@@ -42,6 +42,8 @@ def parse_amount(name: str, value: Any) -> int:
     units = BYTES if sizes else COUNTS
     possible = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, B or G, T"
     match = _NUMBER.fullmatch(str(value)) if isinstance(value, str | float) else None
+    if str(value).startswith("-"):
+        raise ValueError(f"{name} must be a number of at least 0, not {shown(value)}")
     if match is None or match[2].lower() not in units:
         hint = _other_unit(match, sizes)
         raise ValueError(

@@ -47,6 +47,15 @@ def show_interval(low: float | None, high: float | None, form: str = ".3f") -> s
     return "" if low is None or high is None else f"{low:{form}}..{high:{form}}"
 
 
+def show_plain(value: object) -> str:
+    """Return a setting or another fact as a page shows it, a float to four digits."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def show_share(value: float | None) -> str:
     """Return a share in per cent, a dash where there is none."""
     return "-" if value is None else f"{100 * value:.0f} %"

@@ -14,7 +14,7 @@ from zerolm.settings.messages import plural
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
-from zerolm.show.text import sentence, show_amount
+from zerolm.show.text import sentence, show_amount, show_plain
 from zerolm.text.defaults import text_field
 from zerolm.training.request import DEPTH_RULES, check_one_batch
 from zerolm.training.result import LabelledArchitecture, TrainedLabels
@@ -377,7 +377,8 @@ class LabelsReport(TrainedLabels, Report):
     def _making(self) -> list[tuple[str, str]]:
         source = self.benchmark["source"]
         plain = {name: value for name, value in source.items() if isinstance(value, str | int | float)}
-        return [(name.replace("_", " "), _plain(value)) for name, value in plain.items()]
+        text = {"text": self.run.configuration["text"]} if "text" in self.run.configuration else {}
+        return [(name.replace("_", " "), show_plain(value)) for name, value in {**text, **plain}.items()]
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.to_json()["rows"]
@@ -388,7 +389,3 @@ class LabelsReport(TrainedLabels, Report):
         from zerolm.io.files import write_json
 
         write_json(folder / LABEL_FILE, self.benchmark)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:,}" if type(value) is int else str(value)

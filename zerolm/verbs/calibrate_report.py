@@ -120,7 +120,7 @@ class CalibrationReport(Report):
         tau, deviation = self.judgement.tau, self.judgement.deviation
         if tau is None:
             return []
-        ends = (None, None) if deviation is None else (tau - deviation, tau + deviation)
+        ends = (None, None) if deviation is None else (max(-1.0, tau - deviation), min(1.0, tau + deviation))
         rows = [Bar("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
         rows += [
             Bar(name, other, show_number(other), "grey") for name, other in self.judgement.baselines.items()

@@ -17,6 +17,8 @@ from zerolm.statistics.bootstrap import FEWEST
 from zerolm.verbs.comparison_charts import alpha_curve, gains, regrets, scatters, stretch, unit
 
 FILES: Final = ("rows.csv", "scores.csv")
+IMAGES: Final = "random images"
+"""The source of proxies of networks that read images."""
 CSV_HEAD: Final = ("benchmark", "view", "id", "result")
 """The first columns of ``scores.csv``."""
 KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse", None: ""}
@@ -247,6 +249,8 @@ def _plain(value: Any) -> str:
 
 def tokens_of(source: str) -> str:
     """Return the tokens that the proxies were computed on, in words."""
+    if source == IMAGES:
+        return "images are sampled at random"
     if source.startswith("random"):
         return "tokens are sampled at random: give --text FILE for what a proxy says on real text"
     return f"proxies on tokens of the {source}"

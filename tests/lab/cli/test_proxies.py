@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,11 @@ def test_a_model(zerolm: Zerolm, computed: list[str], weights: bool, own: bool) 
     assert "synflow" in ran.out
     assert ("sampled at random" in ran.out) != own
     assert ("tokens of the text 't.txt' (sha256" in ran.out) == own
-    if own:  # other weights are another model
+    if own:  # a folder is read as its files are, and other weights are another model
+        Path("texts").mkdir()
+        shutil.copy("t.txt", "texts")
+        read = told(zerolm, "lab", "proxies", "model", *FEW, "--text", "texts")
+        assert (read["proxies"], read["text"][:12]) == (found["proxies"], "text 'texts'")
         saved(Path("model"), "llama", 1)
         assert told(zerolm, "lab", "proxies", "model", *FEW, *text)["proxies"] != found["proxies"]
         assert len(computed) == 3

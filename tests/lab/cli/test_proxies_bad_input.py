@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from tiny import saved, word_tokenizer
 
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.zero_cost import candidates as needed
+from zerolm.lab.zero_cost import proxy
+from zerolm.lab.zero_cost.registry import PROXIES
 from zerolm.verbs.shared import needing_torch
 
 Zerolm = Callable[..., Any]
@@ -58,11 +61,11 @@ BENCH = ("lab", "bench", "mine.csv", "--out", "out")
         (BENCHMARK, "--jobs 2 --backend ray", "jobs 2 are for loky"),
         (BENCHMARK, "--view trained", "view 'trained' is not one of mine.csv's; there are none"),
         (BENCHMARK, "--count 3", "count is of a space; this is a benchmark: leave it out"),
-        (BENCHMARK, "--metric bleu", "has no metric 'bleu'; it has loss"),
+        (BENCHMARK, "--metric bleu", "architecture line 2 has no metric 'bleu'; it has loss"),
         (BENCHMARK, "--text missing.txt", "missing.txt"),
         (BENCHMARK, "--text short.txt", "a vocabulary of 64 is too small; 257 is the least"),
         (BENCHMARK, "--text other.db", "257"),
-        (BENCHMARK, "--text .", "is not a regular file"),
+        (BENCHMARK, "--text .", "257"),
         (BENCHMARK[:3], "--store other.db", "name another with --store"),
         (BENCHMARK[:3], "--store .", "name another with --store"),
         (SPACE, "--limit 5", "limit is of a benchmark; this is a space: leave it out"),
@@ -74,7 +77,7 @@ BENCH = ("lab", "bench", "mine.csv", "--out", "out")
         (BENCH, "", "lab bench needs --proxies"),
         (BENCH, "--proxies snpi", "did you mean 'snip'?"),
         (BENCH, "--proxies ,", "no proxy is named"),
-        (BENCH, "--proxies snip --text missing.txt", "missing.txt"),
+        (BENCH, "--proxies snip --text missing.txt", "'missing.txt' does not exist; a file, a folder"),
         (BENCH, "--proxies snip --store other.db", "name another with --store"),
         (("lab", "proxies", "flexbert", *FEW), "--count 2", "flexibert"),
         (("lab", "proxies", " "), "", "TARGET names no file"),
@@ -128,6 +131,28 @@ def test_a_loss_that_is_not_finite(zerolm: Zerolm, value: float) -> None:
         refused(zerolm, *arguments, words="model: the loss is nan, not finite")
     arguments = ("lab", "proxies", "model", *FEW, "--proxies", "spectral_capacity_weights", "--store", "s")
     refused(zerolm, *arguments, words="model: a matrix that is not finite")
+
+
+@pytest.mark.parametrize(("value", "words"), [(math.nan, "not a finite number for 1 of 1"), ("x", "not 'x'")])
+def test_a_proxy_of_a_plugin_without_a_value(
+    value: object, words: str, zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another proxy has one, the first is left out, if it is a number."""
+    monkeypatch.setattr(PROXIES, "_entries", dict(PROXIES._entries))
+    proxy("mine", source="a test")(lambda passes: value)  # type: ignore[arg-type, return-value]
+    arguments = ("lab", "proxies", str(saved(Path("model"), "llama")), *FEW, "--store", "t", "--proxies")
+    zerolm(*arguments, "mine").refused(words)
+    ran = zerolm(*arguments, "mine,params", "--out", "out")
+    assert (ran.status, Path("out").is_dir()) == ((2, False) if value == "x" else (0, True))
+    assert ran.status or "1 proxy of 1 network." in ran.out
+
+
+def test_networks_that_read_images_have_no_text(zerolm: Zerolm) -> None:
+    arguments = ("lab", "proxies", "autoformer", "--count", "1", *FEW, "--proxies", "params")
+    refused(zerolm, *arguments, "--text", "short.txt", words="read images and no text: leave out --text")
+    ran = zerolm(*arguments)
+    assert "Images are sampled at random." in ran.out
+    assert "okens" not in ran.out
 
 
 def test_too_little_text_and_memory_of_a_model(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:

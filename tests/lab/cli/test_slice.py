@@ -10,6 +10,8 @@ import pytest
 from refusals import refused
 from tiny import saved, word_tokenizer
 
+import zerolm as zerolm_package
+
 Zerolm = Callable[..., Any]
 ROWS = "text,label\n" + "".join(f"w{n} w{n * 7 % 60} w{n * 3 % 50},{n % 2}\n" for n in range(1, 24))
 LOG = "original_text,perturbed_text,ground_truth_output,result_type\n" + "".join(
@@ -45,6 +47,21 @@ def run(zerolm: Zerolm, *arguments: str) -> Any:
     ran = zerolm(*arguments)
     assert ran.status == 0, ran.err
     return ran
+
+
+def test_the_page_has_results_apart_from_their_baselines_and_names_the_text(zerolm: Zerolm) -> None:
+    run(zerolm, *asked("llama", "--text", "text.txt", "--count", "6", "--out", "sub nets"))
+    report = zerolm_package.load("sub nets")
+    heading = report.heading()
+    assert [heading.finding.lower().count(f"{name}: ") for name in report.metrics] == [1] * len(
+        report.metrics
+    )
+    assert [heading.baseline.count(f"Tau-b with {name}: ") for name in report.metrics] == [1, 1, 1]
+    assert "au-b" not in heading.finding
+    assert "parent" not in heading.baseline
+    making = str(report.sheets()[-1])
+    assert "text.txt" in making
+    assert "lab slice" in making
 
 
 def test_the_file_goes_wherever_labels_go(zerolm: Zerolm, place: Path) -> None:

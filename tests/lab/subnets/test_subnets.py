@@ -307,8 +307,10 @@ def test_a_small_space_is_drawn_to_its_end(space: Drawn) -> None:
     assert len(drawn_sizes(choices, costs_by_part, 3, within, 0, {"min_macs": most[-5]})) == within
     with pytest.raises(ValueError, match=f"^only {within} of {within + 1} different sub-networks within"):
         drawn_sizes(choices, costs_by_part, 3, within + 1, 0, {"min_macs": most[-5]})
-    with pytest.raises(ValueError, match="no sub-network within the budgets was sampled: widen them"):
-        drawn_sizes(choices, costs_by_part, 3, 1, 0, {"max_macs": 1})
+    words = f"no sub-network within the budgets was sampled; macs of all are {most[0]:,} to {most[-1]:,}"
+    for budgets in ({"max_macs": most[0] - 1}, {"min_macs": most[-1] + 1}):
+        with pytest.raises(ValueError, match=f"^{words}$"):
+            drawn_sizes(choices, costs_by_part, 3, 1, 0, budgets)
 
 
 def test_draws_are_of_all_sub_networks_alike(space: Drawn) -> None:

@@ -52,7 +52,13 @@ def drawn_sizes(
         within = " within the budgets" if budgets else ""
         drawn = f"{len(chosen):,} of {count:,} different sub-networks{within} were sampled"
         if not chosen:
-            raise ValueError("no sub-network within the budgets was sampled: widen them")
+            ends = [costs.fixed + sum(end(table, axis=0) for table in tables) for end in (np.min, np.max)]
+            ranges = dict(zip(limits.names, zip(*ends, strict=True), strict=True))
+            words = [
+                f"{cost} of all are {ranges[cost][0]:,} to {ranges[cost][1]:,}"
+                for cost in dict.fromkeys(name.partition("_")[2] for name in budgets)
+            ]
+            raise ValueError(f"no sub-network within the budgets was sampled; {', '.join(words)}")
         raise ValueError(f"only {drawn}; ask for {len(chosen):,} at most")
     counts = ([sizes[place] for sizes, place in zip(lists, row, strict=True)] for row in chosen.values())
     every = len(UNITS)

@@ -66,7 +66,7 @@ def slices_of(
         "higher_is_better": HIGHER_IS_BETTER[metrics[0]],
         "directions": {one: "higher" if HIGHER_IS_BETTER[one] else "lower" for one in metrics},
         "source": {
-            "made_by": f"zerolm {zerolm.__version__} bench slice",
+            "made_by": f"zerolm {zerolm.__version__} lab slice",
             "parent": origin_of(checkpoint.root).name,
             "parent_weights": sliced.fingerprint,
             "parent_macs": parent["macs"],

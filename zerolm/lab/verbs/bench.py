@@ -11,7 +11,7 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.request import setting
 from zerolm.verbs.bench import BenchSettings
 from zerolm.verbs.report import run_of
-from zerolm.verbs.shared import needing_torch
+from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.lab.verbs.bench_report import ProxyBenchReport
@@ -36,12 +36,12 @@ class ProxyBenchSettings(BenchSettings):
     proxies: tuple[str, ...] = setting(
         "names", REQUIRED, "proxies to compare, from `zerolm lab proxies ls`", group="Proxies"
     )
-    text: str = setting("path", "random", "text for the proxies' tokens", metavar="FILE|random")
+    text: str = setting("path", "random", "file or folder for the proxies' tokens", metavar="TEXT|random")
     jobs: int = setting("integer", 1, "networks computed in parallel", low=1, high=1024)
     store: str | None = setting("path", None, "file for proxy values; default: one in the cache")
 
     def run(self, progress: Progress = silent) -> ProxyBenchReport:
-        with needing_torch():
+        with field_read(None, self.text), needing_torch():
             from zerolm.comparison.results import Comparison
             from zerolm.lab.verbs.bench_report import ProxyBenchReport
             from zerolm.lab.zero_cost.measure import ProxyRequest, measuring

@@ -61,8 +61,8 @@ class ProxiesSettings(Request):
     text: str = setting(
         "path",
         "random",
-        "text for the tokens; random needs no data",
-        metavar="FILE|random",
+        "file or folder for the tokens; random needs no data",
+        metavar="TEXT|random",
         group="What they read",
     )
     text_field: str | None = text_field()

@@ -16,6 +16,7 @@ from zerolm.comparison.results import Comparison
 from zerolm.comparison.standings import label_free, row_of
 from zerolm.io.plain import as_plain, checked
 from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
+from zerolm.settings.messages import plural
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
@@ -104,7 +105,9 @@ class ProxiesReport(RankedProxies, Report):
                 f"{len(free)} proxies are shown to be better.",
                 f"Which proxy is best shows only with the labels. {LIMITS}",
             )
-        counts = f"{len(self.table.proxies)} proxies of {len(self.table.networks)} networks."
+        count = len(self.table.proxies)
+        proxies = "1 proxy" if count == 1 else f"{count} proxies"
+        counts = f"{proxies} of {plural(len(self.table.networks), 'network')}."
         if self._is_alone:
             return counts, "One network alone ranks against nothing.", LIMITS
         counting = sum(abs(rho) >= COUNTS for rho in self._rhos.values())

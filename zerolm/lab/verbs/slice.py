@@ -14,13 +14,15 @@ from zerolm.settings.compute import RunningRequest
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
-from zerolm.show.text import show_amount
+from zerolm.show.text import sentence, show_amount, show_plain
 from zerolm.verbs.bench_train import LABEL_FILE
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import backend, field_read, like, needing_torch, read_like
 
 SHOWN: Final = 20
 """The most sub-networks that a terminal shows."""
+TEXTS: Final = ("text", "data", "attacked", "calibration")
+"""Settings that name what sub-networks are evaluated on, and calibrated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,29 +126,37 @@ class SlicesReport(Slices, Report):
         return f"{len(self.networks)} sub-networks of {source['parent']}, cut by {source['criterion']}"
 
     def lines(self) -> list[str]:
-        return [self.title, *(f"{name}: {self._range(name)}" for name in self.metrics)]
+        agree = {name: f"; tau-b of {words}" if words else "" for name, words in self._taus.items()}
+        return [self.title, *(f"{name}: {self._range(name)}{agree[name]}" for name in self.metrics)]
 
     def _range(self, metric: str) -> str:
-        """Return the range of a result, the parent's, and how scores agree with it."""
+        """Return the range of a result, and the parent's."""
         values = [one.results[metric] for one in self.networks]
-        taus = {name: tau for name, tau in self.agreement[metric].items() if tau is not None}
-        words = ", ".join(f"{name} {tau:.3f}" for name, tau in taus.items())
-        agree = f"; tau-b of {words}" if words else ""
-        return f"{min(values):.4g} to {max(values):.4g} (parent {self.parent[metric]:.4g}){agree}"
+        return f"{min(values):.4g} to {max(values):.4g} (parent {self.parent[metric]:.4g})"
+
+    @property
+    def _taus(self) -> dict[str, str]:
+        """Return how scores agree with each result; an empty text where none is defined."""
+        return {
+            metric: ", ".join(f"{name} {tau:.3f}" for name, tau in taus.items() if tau is not None)
+            for metric, taus in self.agreement.items()
+        }
 
     def heading(self) -> Heading:
-        source, (title, *ranges) = self.benchmark["source"], self.lines()
+        source, taus = self.benchmark["source"], self._taus
         took = "" if self.seconds is None else f" One took {self.seconds:.2g} s."
         return Heading(
-            title,
+            self.title,
             f"Cut in memory out of one trained model, repair {source['repair']}; nothing was trained.{took}",
-            f"{ranges[0]}.",
-            " ".join(f"{one}." for one in ranges[1:]),
+            " ".join(sentence(f"{name}: {self._range(name)}") for name in self.metrics),
+            " ".join(f"Tau-b with {name}: {words}." for name, words in taus.items() if words),
             "They measure one parent after cuts, not what networks of these shapes learn.",
         )
 
     def sheets(self) -> list[Sheet]:
-        making = [(name.replace("_", " "), str(value)) for name, value in self.benchmark["source"].items()]
+        texts = {name: self.run.configuration.get(name) for name in TEXTS}
+        facts = {name: text for name, text in texts.items() if text is not None} | self.benchmark["source"]
+        making = [(name.replace("_", " "), show_plain(value)) for name, value in facts.items()]
         shapes = [one.shape for one in self.networks]
         sizes = [("body parameters", [f"{one.body_params:,}" for one in self.networks])]
         plots = Linked([self._plot(metric) for metric in self.metrics], shapes, "Sub-networks", sizes)

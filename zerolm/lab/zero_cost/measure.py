@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from typing import Any, Final
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
+from zerolm.families.family import Task
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -35,12 +36,13 @@ from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
-from zerolm.settings.messages import called, nearest
+from zerolm.settings.messages import called, nearest, plural
 from zerolm.solvers.sampling import drawn
-from zerolm.spaces import make_space, space_names
+from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.text.defaults import TOKENIZER_FILES
-from zerolm.text.documents import read_text
+from zerolm.text.documents import whole_text
 from zerolm.text.encoding import chat_renderer
+from zerolm.verbs.comparison_sheets import IMAGES
 
 USUAL_VIEW: Final = "declared"
 MAX_VOCABULARY: Final = 8192
@@ -50,7 +52,7 @@ MAX_VOCABULARY: Final = 8192
 class ProxyRequest:
     """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
 
-    ``text`` is a file or ``random``; ``settings`` are those of ``Settings``.
+    ``text`` is a file, a folder or ``random``; ``settings`` are those of ``Settings``.
     """
 
     names: Sequence[str] | None = None
@@ -83,16 +85,21 @@ class ProxyRequest:
         rows = kept_values(self.store)
         return evaluate(candidates, self.chosen, source, self.passes, rows=rows, **how)
 
-    def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
-        """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids."""
+    def source(self, vocabulary: int = MAX_VOCABULARY, task: Task = "next") -> TokenSource:
+        """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids, or of images."""
         most = min(vocabulary, MAX_VOCABULARY)
+        if task == "image":
+            return replace(random_source(most, int(self.settings.get("seed", 0))), name=IMAGES)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))
-        return text_source(read_text(Path(self.text)), most, name=self.text)
+        return text_source(whole_text(Path(self.text)), most, name=self.text)
 
 
 def _table(title: str, settings: Settings, measured: Measured, params: Floats | None) -> ProxyTable:
-    """Return the measurements, with the ``params`` (n,) of architectures."""
+    """Return the measurements, with the ``params`` (n,) of architectures; ``ValueError`` without a column."""
+    if not measured.columns:
+        reasons = [f"{name}: {reason}" for name, reason in measured.left_out.items()]
+        raise ValueError(f"no proxy has a value; {'; '.join(reasons)}")
     values = {
         name: [[value if math.isfinite(value) else None for value in row] for row in rows]
         for name, rows in measured.values.items()
@@ -135,8 +142,10 @@ def _space(name: str, request: ProxyRequest, progress: Progress) -> RankedProxie
     budgets = {} if most is None else {"max_params": most}
     networks = drawn(space, request.networks.count or USUAL_COUNT, request.passes.seed, budgets=budgets)
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
-    measured = request.measured(candidates, request.source(), progress)
-    title = f"{name}: {len(networks)} networks, {request.passes.mode} mode"
+    if space.task == "image" and request.text != "random":
+        raise ValueError(f"networks of {name!r} read images and no text: leave out {called('text')}")
+    measured = request.measured(candidates, request.source(task=space.task), progress)
+    title = f"{name}: {plural(len(networks), 'network')}, {request.passes.mode} mode"
     return RankedProxies(_table(title, request.passes, measured, make_score("params").of_many(networks)))
 
 
@@ -146,7 +155,7 @@ def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedPro
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
         tokenizer = stock_tokenizer(folder)
-        text = read_text(Path(request.text), chat_renderer(tokenizer))
+        text = whole_text(Path(request.text), chat_renderer(tokenizer))
         source = text_source(text, tokenizer=tokenizer, name=request.text)
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
@@ -171,17 +180,18 @@ def _benchmark(target: str, request: ProxyRequest, progress: Progress) -> Ranked
 def measuring(request: ProxyRequest, results: list[Measured], progress: Progress = silent) -> More:
     """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
     _ = request.chosen, request.passes  # before anything is read
-    sources: dict[int, TokenSource] = {}
+    sources: dict[tuple[int, Task], TokenSource] = {}
 
     def more(truth: GroundTruth, view: View) -> Mapping[str, Floats]:
         vocabulary = int(view.settings.get("vocab", MAX_VOCABULARY))
-        if vocabulary not in sources:
-            sources[vocabulary] = request.source(vocabulary)
+        task = SPACES[truth.space].task
+        if (vocabulary, task) not in sources:
+            sources[vocabulary, task] = request.source(vocabulary, task)
         candidates = [
             Candidate.of(architecture, f"{truth.name} {entry.id}")
             for architecture, entry in zip(view.architectures, truth.architectures, strict=True)
         ]
-        results.append(request.measured(candidates, sources[vocabulary], progress))
+        results.append(request.measured(candidates, sources[vocabulary, task], progress))
         return results[-1].columns
 
     return more

@@ -68,7 +68,7 @@ WRONG = {
     "text,label\n ,1\n": "line 2 has text ' '",
 }
 WRONG_LOG = {
-    "original_text,perturbed_text,result_type\na,b,Failed\n": "line 2 has no ground_truth_output; it has original_text, ",
+    "original_text,perturbed_text,result_type\na,b,Failed\n": "line 2 has no ground_truth_output; it has ",
     HEAD: "skipped all 0 rows",
     HEAD + "a,b,7,Failed\n": "ground_truth_output '7'; the head has 2 classes",
     HEAD + "a,b,1,Won\n": "result_type 'Won'; Successful, Failed, Skipped, Maximized can be",

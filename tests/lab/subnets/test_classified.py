@@ -58,8 +58,8 @@ def test_texts_come_back_as_they_were_written(rows: list[tuple[str, int]]) -> No
 HEAD = "original_text,perturbed_text,ground_truth_output,result_type\n"
 WRONG = {
     "text,label\n": "has no rows",
-    "words,class\nx,1\n": "line 2 has text None; columns are text, label",
-    "text\nx\n": "label None; the head has 2 classes",
+    "words,class\nx,1\n": "line 2 has no text; it has words, class$",
+    "text\nx\n": "line 2 has no label; it has text$",
     "text,label\nx,2\n": "line 2 has label '2'; the head has 2 classes, 0 to 1: neg, pos",
     "text,label\nx,-1\n": "the head has 2 classes",
     "text,label\nx,0.5\n": "the head has 2 classes",
@@ -68,7 +68,7 @@ WRONG = {
     "text,label\n ,1\n": "line 2 has text ' '",
 }
 WRONG_LOG = {
-    "original_text,perturbed_text,result_type\na,b,Failed\n": "ground_truth_output None",
+    "original_text,perturbed_text,result_type\na,b,Failed\n": "line 2 has no ground_truth_output; it has ",
     HEAD: "skipped all 0 rows",
     HEAD + "a,b,7,Failed\n": "ground_truth_output '7'; the head has 2 classes",
     HEAD + "a,b,1,Won\n": "result_type 'Won'; Successful, Failed, Skipped, Maximized can be",

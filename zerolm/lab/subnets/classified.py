@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.settings import shown
+from zerolm.settings.messages import LISTED
 from zerolm.text.documents import read_file
 from zerolm.text.pairs import table_rows
 
@@ -84,9 +85,13 @@ def _row(
     place: str, row: Mapping[str, Any], columns: tuple[str, ...], classes: Sequence[str]
 ) -> tuple[str, int]:
     """Return a text and the number of its class."""
-    (text, label), names = (row.get(column) for column in columns), ", ".join(columns)
+    lacking = [column for column in columns if column not in row]
+    if lacking:
+        names = ", ".join(str(name)[:40] for name in list(row)[:LISTED])
+        raise ValueError(f"{place} has no {lacking[0]}; it has {names}")
+    text, label = (row[column] for column in columns)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{place} has {columns[0]} {shown(text)}; columns are {names}")
+        raise ValueError(f"{place} has {columns[0]} {shown(text)}; columns are {', '.join(columns)}")
     name = str(label).strip()
     if name in classes:
         return text, list(classes).index(name)

@@ -81,8 +81,9 @@ def page(folder: Path) -> str:
     lines += ["## Commands", "", *commands(every)]
     lines += ["## Side by side", "", *side_by_side(every)]
     for name in REAL:
-        if every[name]:
-            lines += [f"## {NAMES[name]}", "", *model_tables(every[name]), *within_shares(every[name], name)]
+        tables = [*model_tables(every[name]), *within_shares(every[name], name)]
+        if tables:
+            lines += [f"## {NAMES[name]}", "", *tables]
     lines += ["## Real models and toys", "", *ranking(every)]
     lines += ["## Chat", "", *chat(every)]
     lines += ["## Products in bfloat16", "", *agreement(every)]
@@ -126,7 +127,7 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
                     [
                         NAMES[name],
                         f"`{command.shown(name, text, earlier)}`",
-                        f"{every[name]['sizes']['params'] / 1e6:.3g} to {row['params'] / 1e6:.3g}",
+                        f"{number(every[name]['sizes']['params'] / 1e6)} to {number(row['params'] / 1e6)}",
                         f"{', '.join(small(loss) for loss in printed_losses(row))} ({kind})",
                         small(loss_of(unread))
                         if (unread := every[name].get(f"{name_of(command)} unread"))

@@ -142,8 +142,8 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
     yield (
         "Children as a user makes them. *Printed* are losses on held-out text: as cut, then repaired; of "
         "`heal` before and after; *unread* is the same loss on parts of that text that the command did not "
-        "read. Minutes are those of the clock and of the processor; of a row that was *resumed*, those of the "
-        "run after the kill:"
+        "read. Minutes are those of the clock and of the processor; of a row that was *resumed*, of the run "
+        "after the kill:"
     )
     yield ""
     head = ["parent", "command", "M parameters", "printed", "unread", "unseen files", "minutes", "GB"]

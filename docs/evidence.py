@@ -346,7 +346,7 @@ def _real() -> dict[str, str]:
         for model, limit in (("gemma270", 120), ("qwen05", 250))
         for row in _table(_part("real_bytes", f"{model} within {limit} MB"))
     }
-    products = [row[4] for row in _table(_part("real", "Products in bfloat16"))]
+    products = [abs(float(row[4].strip("%"))) for row in _table(_part("real", "Products in bfloat16"))]
     ours, q2_k = "zerolm: tokens, types and cuts together", "llama.cpp: Q2_K, all tokens"
     effort = {tuple(row[:2]): row[2] for row in _table(_part("real", "What it takes"))}
     return {
@@ -355,7 +355,7 @@ def _real() -> dict[str, str]:
         "bytes_qwen": bytes_of["qwen05", ours],
         "bytes_qwen_q2_k": bytes_of["qwen05", q2_k],
         "bfloat16_children": str(len(products)),
-        "bfloat16_apart": f"{max(abs(float(share.strip('%'))) for share in products):.1f} %".removeprefix("0"),
+        "bfloat16_apart": f"{max(products):.1f} %".removeprefix("0"),
         "real_qwen": qwen[5].replace("KL ", "", 1).replace(", perplexity", " nats a token, perplexity"),
         "real_qwen_minutes": _rounded(qwen[6]),
         "real_minilm": _distance(minilm),

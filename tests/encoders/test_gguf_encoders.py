@@ -12,15 +12,20 @@ from transformers import BertConfig, BertModel
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from zerolm.carving.carve import carve
+from zerolm.carving.request import Destination, Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.check import OF_THE_FILE, check, embedding_of, is_encoder, open_encoder, states_of
 from zerolm.children.gguf.tokenizer import opened
 from zerolm.children.gguf.write import expressible, write
 from zerolm.diagnosis import opening
+from zerolm.evaluation.evaluate import evaluate
+from zerolm.evaluation.same_size import READ_BACK
 from zerolm.networks.opener import open_model
 from zerolm.networks.pooling import TokenPooling
 from zerolm.passes.outputs import embeddings
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest
 from zerolm.units.kept_units import Cut, dimensions
 
 
@@ -38,6 +43,20 @@ def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[st
 def written(checkpoint: Checkpoint, file: Path) -> Path:
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     return file
+
+
+def test_a_file_of_fewer_tokens_is_judged_as_its_folder(tmp_path: Path) -> None:
+    parent, text = encoder(tmp_path / "parent", "mean", ["Normalize"]).root, tmp_path / "text.txt"
+    text.write_text("\n".join(LINES[:6]), "utf-8")
+    size = SizeRequest.of({"ffn": 0.5}, vocabulary=VocabularyRequest("used", None))
+    methods, judged = Methods(text=str(text), sequences=4, length=16), []
+    for form in ("hf", "gguf"):
+        carve(parent, size, methods, Destination(tmp_path / form, form))
+        judged.append(evaluate(tmp_path / form, parent, text, length=16))
+    folder, file = (each.networks[0].values for each in judged)
+    assert folder["distance"] > 1e-4
+    assert file == pytest.approx(folder, abs=1e-5)
+    assert judged[1].note.startswith(f"{judged[0].note.partition(';')[0]}; {READ_BACK}")
 
 
 @pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken"])

@@ -20,6 +20,7 @@ from zerolm.evaluation.readers import InMemory, Reader
 from zerolm.evaluation.same_size import (
     AS_LLAMA_CPP,
     DRAW_SEEDS,
+    READ_BACK,
     Baselines,
     baselines_of_file,
     baselines_of_folder,
@@ -118,15 +119,17 @@ def by_own_tokens(
     ]
     sizes = ", ".join(f"{each.checkpoint.layout.vocab:,}" for each in networks.children)
     note = f"vocabularies of {sizes} and {parent.layout.vocab:,} tokens: "
+    is_read_back = any(each.file is not None and each.cut is not None for each in networks.children)
+    end = f"; {READ_BACK}" if is_read_back else ""
     if losses and is_decoder(parent):
         note += (
             f"bits a byte of {losses.bytes:,} bytes, each by its own tokens; KL over the tokens that both "
             f"have, at the {_shares(whole, children, losses.stretches)} of the parent's tokens where both "
-            "read alike"
+            f"read alike{end}"
         )
         passages = JudgedPassages({"": losses.stretches}, losses.bytes)
         return Readings(whole, children, passages, len(losses.stretches), losses.tokens, note)
-    note += "embeddings of the same lines, each by its own tokens"
+    note += f"embeddings of the same lines, each by its own tokens{end}"
     lines = [*losses.stretches] if losses else []
     sentences = JudgedSentences(Sentences.of_lines(lines), by=TokenPooling.of(parent).similarity)
     if pairs is not None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from parts import Parts
-from real_judging import judged, written
-from real_models import Parent, Sizes, text_file
+from real_judging import identity, judged, written
+from real_models import SENTENCES, Parent, Sizes, text_file
 from real_ours import WORK, ran, sizes_of
 
+import zerolm
 from zerolm.checkpoints import Checkpoint
 
 
@@ -42,10 +43,11 @@ class Command:
 
 
 HALF: Final = Command("half", "carve", ("--keep-ffn", ".5"))
+IN_BYTES: Final = Command("in bytes", "carve", ("--format", "gguf", "--max-weight-bytes", "12MB"))
 QUARTER: Final = Command("quarter", "carve", ("--keep-ffn", ".75"))
 HEALED: Final = Command("healed", "heal", ("--for", "25m"))
 COMMANDS: Final = {
-    "minilm": (HALF, Command("healed", "heal", ("--for", "10m"))),
+    "minilm": (HALF, Command("healed", "heal", ("--for", "10m")), IN_BYTES),
     "mpnet": (HALF,),
     "gemma270": (QUARTER, HEALED),
     "qwen05": (QUARTER, HEALED, Command("no text", "carve", ("--keep-ffn", ".9"), has_text=False)),
@@ -63,7 +65,7 @@ def command_rows(parent: Parent, store: Parts) -> None:
             line = [*command.line(parent, earlier), "--out", str(child)]
             took = store.measured(f"{name} took", partial(ran, line))
             store.measured(name, partial(of_child, parent, child, took))
-        if command.has_text and command.verb == "carve" and child.exists():
+        if command.has_text and command.verb == "carve" and (child / "config.json").exists():
             store.measured(f"{name} unread", partial(of_unread, parent, child))
         earlier = str(child)
 
@@ -74,9 +76,19 @@ def name_of(command: Command) -> str:
 
 def of_child(parent: Parent, child: Path, took: dict[str, Any]) -> dict[str, Any]:
     """Return what a child loses on an unseen text, its parameters, and what it ``took`` to make."""
+    if next(child.glob("*.gguf"), None):
+        return {**of_file(parent, child), **took}
     checkpoint = Checkpoint.open(child)
     (figures,) = judged(parent, parent.unseen(parent.calibrated), [written(parent, checkpoint)])
     return {**figures, "params": sizes_of(parent, checkpoint).params, **took}
+
+
+def of_file(parent: Parent, child: Path) -> dict[str, Any]:
+    """Return what the GGUF file of an encoder loses on unseen sentences, and its parameters."""
+    tokens, text = parent.unseen(parent.calibrated), text_file(parent.calibrated, "unseen")
+    evaluated = zerolm.eval(child, parent=parent.folder, text=str(text), sequences=SENTENCES, length=128)
+    row = evaluated.networks[0]
+    return {"distance": row.values["distance"], "params": row.params, "text": identity(tokens)}
 
 
 def of_unread(parent: Parent, child: Path) -> dict[str, float]:

@@ -118,17 +118,18 @@ def commands(every: Mapping[str, Rows]) -> Iterator[str]:
             if row is not None:
                 kind, text = ("1 - cosine", "sentences.txt") if "distance" in row else ("KL", "python.txt")
                 unseen = f"{kind} {small(loss_of(row))}"
-                unseen += (
-                    f", nearest {row['nearest']:.2f}"
-                    if "nearest" in row
-                    else f", perplexity {row['parent']:.2f} to {row['perplexity']:.2f}"
-                )
+                if "nearest" in row:
+                    unseen += f", nearest {row['nearest']:.2f}"
+                elif "perplexity" in row:
+                    unseen += f", perplexity {row['parent']:.2f} to {row['perplexity']:.2f}"
                 cells.append(
                     [
                         NAMES[name],
                         f"`{command.shown(name, text, earlier)}`",
                         f"{number(every[name]['sizes']['params'] / 1e6)} to {number(row['params'] / 1e6)}",
-                        f"{', '.join(small(loss) for loss in printed_losses(row))} ({kind})",
+                        f"{', '.join(map(small, losses))} ({kind})"
+                        if (losses := printed_losses(row))
+                        else "",
                         small(loss_of(unread))
                         if (unread := every[name].get(f"{name_of(command)} unread"))
                         else "",

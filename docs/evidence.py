@@ -339,6 +339,7 @@ def _real() -> dict[str, str]:
     qwen = rows["Qwen2.5-Coder-0.5B-Instruct", "carve qwen05 --keep-ffn .75"]
     minilm = rows["all-MiniLM-L6-v2", "carve minilm --keep-ffn .5"]
     healed = rows["all-MiniLM-L6-v2", "heal half --parent minilm --for 10m"]
+    small = rows["all-MiniLM-L6-v2", "carve minilm --format gguf --max-weight-bytes 12MB"]
     side = {row[0]: row[2] for row in _table(_part("real", "Side by side").split("\n50% of")[0])}
     published = min(float(cell.split()[0]) for name, cell in side.items() if "zerolm" not in name and cell)
     bytes_of = {
@@ -361,6 +362,8 @@ def _real() -> dict[str, str]:
         "real_minilm": _distance(minilm),
         "real_minilm_minutes": _rounded(minilm[6]),
         "real_healed": _distance(healed),
+        "real_small": _distance(small),
+        "real_small_minutes": _rounded(small[6]),
         "real_mpnet": plain(float(side["zerolm, refitted"].split()[0])),
         "real_mpnet_published": plain(published),
         "real_mpnet_minutes": _rounded(effort["all-mpnet-base-v2", "80% of the layers: zerolm, refitted"]),

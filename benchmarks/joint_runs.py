@@ -59,7 +59,7 @@ def carved(model: Model, plan: Plan, share: float) -> dict[str, Any]:
     }
     if process.returncode:
         refused = _error(log)
-        if process.returncode != 2 or "budgets" not in refused:
+        if process.returncode != 2 or not ("budgets" in refused or "would have to be" in refused):
             raise SystemExit(f"{' '.join(command)} failed: {refused}")
         return {"refused": refused, **seconds}
     document = json.loads(printed)

@@ -15,6 +15,8 @@ pytest.importorskip("transformers")
 import bits_page
 import joint_page
 import prices_runs
+import real_bytes
+import real_page
 from carved.parent import Texts
 from joint_plans import KINDS, OF_EXPERTS, PLANS
 from measured_cuts import measured_losses
@@ -40,6 +42,8 @@ STORED: dict[str, Callable[[], None]] = {
     "joint": lambda: joint_page.page(
         {file.stem: Parts(file).every() for file in sorted((BENCHMARKS / "joint").glob("*.jsonl"))}
     ),
+    "real": lambda: print(real_page.page(BENCHMARKS / "real")),
+    "real_bytes": lambda: real_bytes.page(real_bytes.BYTES),
     "prices": lambda: prices_page(PRICES, list(PRICES), ["pydec", "pydeep"], Scale()),
 }
 
@@ -52,7 +56,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines_of(text: str) -> list[str]:
-    of_a_run = ("Written by ", "Not measured so far")
+    of_a_run = ("Written by ", "`ZEROLM_REAL=", "Not measured so far")
     return [line for line in text.splitlines() if line and not line.startswith(of_a_run)]
 
 

@@ -98,7 +98,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too few that small": ({"space": "llama", "max_params": 10}, "allow more"),
     "rows of another space": ({"space": "bert", "rows": "rows.json"}, "are of space 'llama', not of 'bert'"),
     "budgets of rows": ({"rows": "rows.json", "max_params": "1M"}, "max_params is for sampled architectures"),
-    "more positions than known": ({"space": "gpt2", "length": 256}, "positions for 192"),
+    "more positions than known": ({"space": "gpt2", "length": 256, "tokens": 512}, "positions for 192"),
+    "less than a batch": ({"space": "llama", "tokens": 10}, "one batch of 2 x 16; 32 are the least"),
     "ray with jobs": ({"space": "llama", "jobs": 2, "backend": "ray"}, "jobs 2 are for loky"),
 }
 

@@ -100,7 +100,7 @@ def test_segments_count() -> None:
 HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"layers": []}, "depth must be an integer from 1"),
     ({"layers": [{"block": "bert", "share": "none", "ffn": 1 << 40}]}, "ffn must be an integer"),
-    ({"layers": [7]}, "blocks has 'None'"),
+    ({"layers": [7]}, "blocks 'None' is not known; there are bert, mobile"),
     ({"vocab_size": 1 << 60}, "vocab must be an integer"),
     ({"hidden_size": -4}, "hidden must be an integer"),
     ({"causal": True}, "is of a decoder, which ElasticForMaskedLM is not"),

@@ -84,7 +84,11 @@ def table_rows(name: str, content: str) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _pair(place: str, row: Mapping[str, Any]) -> tuple[str, str, float]:
-    first, second, score = (row.get(name) for name in COLUMNS)
+    for name in COLUMNS:
+        if name not in row:
+            there = ", ".join(str(each)[:40] for each in row) or "none"
+            raise ValueError(f"{place} has no {name}; its columns are {there}")
+    first, second, score = (row[name] for name in COLUMNS)
     for name, value in ((COLUMNS[0], first), (COLUMNS[1], second)):
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{place} has {name} {shown(value)}; columns are {', '.join(COLUMNS)}")

@@ -209,6 +209,16 @@ def test_limited_time_prunes_tokens_first(parent: Path, text: Path, monkeypatch:
     assert not hurried.vocabulary.sizes
 
 
+@pytest.mark.parametrize(("share", "is_whole"), [("0.2x", True), ("0.1x", False)])
+def test_limited_time_and_types(share: str, is_whole: bool, parent: Path, text: Path) -> None:
+    """At six bits per weight all tokens stay; at three they are pruned first."""
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    carved = usual(parent, text, budget={"max_weight_bytes": share}, form="gguf", for_=1e6)
+    assert (carved.vocabulary.child == ROWS) == is_whole
+    limit = float(share[:-1]) * carved.costs["parent"]["weight_bytes"]
+    assert carved.costs["child"]["weight_bytes"] <= limit
+
+
 @given(
     used=st.integers(100, 900), most=st.integers(0, 1100), rate=st.floats(0.0, 1e-3), small=st.floats(0, 0.2)
 )
@@ -218,7 +228,7 @@ def test_the_size_in_limited_time(used: int, most: int, rate: float, small: floa
     losses: Any = SimpleNamespace(
         use=SimpleNamespace(whole=whole), small=small, of=lambda size: rate * (1000 - size)
     )
-    by_tokens: Any = SimpleNamespace(fits=lambda size: size <= most)
+    by_tokens: Any = SimpleNamespace(fits_with_types=lambda size: size <= most)
     size = planned_size.size_in_limited_time(losses, by_tokens, 1)
     alone = min(most, 1000) if most >= 50 else 0
     if alone and losses.of(alone) <= small:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -37,6 +37,9 @@ NOISE: Final = 1e-3
 """Losses that differ by at most this share of the parent's bits per byte count as equal: tokens that
 held-out text lacks seem to cost nothing."""
 TINY: Final = 1e-12
+TYPED_BITS: Final = 5
+"""Bits per weight with which types lose less than fewer tokens: at 4 they cost .2 % of the bits per byte of a
+small llama, at 7 nothing (benchmarks/joint.md)."""
 MEASURED: Final = 3
 """Largest number of sizes whose other cuts are repaired and measured."""
 
@@ -87,6 +90,14 @@ class BestByTokens:
     def fits(self, tokens: int) -> bool:
         """Return whether the parent with this number of tokens keeps the budgets with nothing else cut."""
         return keeps_budgets(self._sized(self.carving, tokens))
+
+    def fits_with_types(self, tokens: int) -> bool:
+        """Return whether it fits as in ``fits``, or in ``TYPED_BITS`` per weight where weights get types."""
+        parent = self._sized(self.carving, tokens)
+        costs = parent.costs_of()
+        if parent.has_types:
+            costs["weight_bytes"] = costs["params"] * TYPED_BITS // 8
+        return keeps_budgets(parent, costs)
 
     def best(self, tokens: int) -> Planned:
         """Return the plan of the best child with this number of tokens; ``ValueError`` where there is none.
@@ -155,7 +166,7 @@ def size_in_limited_time(losses: VocabularyLosses, best_by_tokens: BestByTokens,
     larger.
     """
     use = losses.use.whole
-    alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
+    alone = _most(best_by_tokens.fits_with_types, use.least, use.table.rows, step)
     sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
     if alone is not None:
         sizes.append(alone)
@@ -266,10 +277,13 @@ def why_tokens_are_kept(carving: Carving) -> str:
     return "a quantised parent" if quantised_types(carving.checkpoint) else ""
 
 
-def keeps_budgets(carving: Carving) -> bool:
-    """Return whether a parent keeps the budgets uncut, and no share requests a cut of other units."""
+def keeps_budgets(carving: Carving, costs: Mapping[str, int] | None = None) -> bool:
+    """Return whether a parent keeps the budgets uncut, and no share requests a cut of other units.
+
+    ``costs`` are by default those of its stored weights.
+    """
     size = carving.size
     if size.space is not None or any(share < 1 for share in size.keep.values()):
         return False
-    costs = carving.costs_of()
+    costs = costs or carving.costs_of()
     return all(costs[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())

@@ -81,7 +81,8 @@ def page(folder: Path) -> str:
     lines += ["## Commands", "", *commands(every)]
     lines += ["## Side by side", "", *side_by_side(every)]
     for name in REAL:
-        tables = [*model_tables(every[name]), *within_shares(every[name], name)]
+        rows = every[name]
+        tables = [*model_tables(rows), *within_shares(rows, name)] if rows else []
         if tables:
             lines += [f"## {NAMES[name]}", "", *tables]
     lines += ["## Real models and toys", "", *ranking(every)]

@@ -119,7 +119,8 @@ def peer_rows(
     every = store.every()
     kind = "" if chosen.of == "body" else "of params "
     names = {method: f"{share} {kind}{method} by {by} on {text}{form}" for method in methods}
-    missing = [method for method, name in names.items() if not is_of(every.get(name), parent.unseen(text))]
+    tokens = parent.unseen(text)
+    missing = [method for method, name in names.items() if not is_of(every.get(name), tokens)]
     if not parent.is_decoder:
         missing = [method for method in missing if method != TWO_SSP]
     if not narrows(parent):
@@ -143,7 +144,7 @@ def peer_rows(
         cuts = [peer_cut(parent, method, fewer, scores) for method in group]
         choosing = time.process_time() - start
         start = time.process_time()
-        measured = judged(parent, parent.unseen(text), [of_peer(parent, cut) for cut in cuts])
+        measured = judged(parent, tokens, [of_peer(parent, cut) for cut in cuts])
         took = time.process_time() - start
         for method, cut, figures in zip(group, cuts, measured, strict=True):
             params, body = params_of(parent, cut)

@@ -59,6 +59,14 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     is_whole = (
         carving.recipe is None and typed is None and costs["child"]["params"] == costs["parent"]["params"]
     )
+    notes = (
+        *carving.checkpoint.whole.layout.notes,
+        carving.parent.note,
+        *(experts.notes if experts else ()),
+        *plan.notes,
+        _text_note(carving, cut, typed),
+        WHOLE if is_whole else "",
+    )
     carved = Carved(
         parent=carving.parent.name,
         family=carving.checkpoint.family.name,
@@ -67,14 +75,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         optimal=experts.optimal if experts and carving.is_done else plan.optimal,
         losses={**plan.losses, **measured},
         unit=LOSS[carving.checkpoint.family.task],
-        notes=_without_empty(
-            *carving.checkpoint.whole.layout.notes,
-            carving.parent.note,
-            *(experts.notes if experts else ()),
-            *plan.notes,
-            _text_note(carving, cut, typed),
-            WHOLE if is_whole else "",
-        ),
+        notes=list(filter(None, notes)),
         verified=None,
         spectrum=list(plan.rows),
         types=typed.rows if typed else [],
@@ -95,10 +96,6 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     )
     folder = carving.destination.folder
     return carved if folder is None else _written(carving, carved, cut, folder)
-
-
-def _without_empty(*notes: str) -> list[str]:
-    return [note for note in notes if note]
 
 
 def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
@@ -192,7 +189,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         proof = carving.format.verified(session, cut, repaired, folder, typed).of(carving.parent.proof)
         proof = proof.after(experts.proof if experts else None)
         notes += [*proof.notes, *settings_notes(carving.checkpoint, in_file=carving.format.has_tokenizer)]
-        carved = replace(carved, notes=_without_empty(*notes), verified=proof.distances)
+        carved = replace(carved, notes=list(filter(None, notes)), verified=proof.distances)
         if finish:
             finish(folder, carved.child)
         for shard in carving.checkpoint.shards:

@@ -22,6 +22,7 @@ from zerolm.diagnosis.runtimes import LLAMA_CPP, SERVERS, TRANSFORMERS
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.progress import Progress, silent
+from zerolm.settings.messages import plural
 from zerolm.text.defaults import TOKENIZER_FILES
 
 OPENING_ROOM: Final = 1.5
@@ -228,10 +229,9 @@ def _advice(evidence: Evidence) -> Iterator[str]:
     if layout is None:
         return
     shared = "head and embedding are tied" if layout.tied else "head and embedding are not tied"
-    groups = "KV group" if layout.kv_heads == 1 else "KV groups"
     yield (
-        f"{layout.depth} layers, {layout.heads} heads in {layout.kv_heads} {groups} of {layout.head_size}, "
-        f"hidden {layout.hidden}, FFN {layout.ffn}; {shared}"
+        f"{layout.depth} layers, {layout.heads} heads in {plural(layout.kv_heads, 'KV group')} of "
+        f"{layout.head_size}, hidden {layout.hidden}, FFN {layout.ffn}; {shared}"
     )
     for note in layout.notes:
         yield f"{note}; a runtime that goes by the configuration drops the head: let it say untied"

@@ -22,7 +22,6 @@ from zerolm.carving.vocabulary.planned_size import (
 )
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import TokenUse, use_of
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.networks.compute import compute, computed

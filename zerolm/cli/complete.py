@@ -80,7 +80,6 @@ def words(begun: list[str]) -> dict[str, str]:
 
 
 def script_of(shell: str) -> str:
-    """Return the script for a shell, as click has it."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

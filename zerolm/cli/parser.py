@@ -103,7 +103,6 @@ class DeclaredCommand(click.Command):
         formatter.write(command_help(self.request, self.further))
 
     def call(self, **typed: Any) -> None:
-        """Run the verb for what was typed."""
         try:
             run_command(self.request, {name: _typed(value) for name, value in typed.items()})
         except SystemExit as error:  # no command raises it
@@ -179,7 +178,6 @@ def _is_first() -> bool:
 
 
 def _show(result: Any, as_json: bool, folder: object) -> None:
-    """Print a result, what is to be said of it, and where it was written."""
     from zerolm.show.terminal import result_lines, terminal_width
 
     for remark in result.remarks:

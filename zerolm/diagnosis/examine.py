@@ -180,7 +180,6 @@ def _module_flaws(evidence: Evidence) -> Iterator[str]:
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-    """Return the facts about a folder, as far as it could be read."""
     layout, tensors = evidence.layout, evidence.tensors.values()
     weights = Counter[str]()
     for tensor in tensors:

@@ -28,7 +28,6 @@ def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
-    """Yield why it refuses, as far as is known."""
     layout, family = evidence.layout, evidence.family
     if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
         yield evidence.flaws.config
@@ -68,7 +67,6 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
 
 
 def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
-    """Yield why nothing can be said."""
     family = evidence.family
     if not evidence.tensors:
         yield f"{_unread(evidence)} are not examined, for nothing but safetensors is opened here"

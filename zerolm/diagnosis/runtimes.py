@@ -64,7 +64,6 @@ class Runtime:
 
     @classmethod
     def of(cls, name: str, document: dict[str, Any]) -> Runtime:
-        """Return a runtime of the file."""
         others: dict[str, Any] = {
             key: frozenset(value) if isinstance(value, list) else value for key, value in document.items()
         }
@@ -73,7 +72,6 @@ class Runtime:
 
     @property
     def dated(self) -> str:
-        """Return version and day of its list."""
         return self.source.dated
 
     def lists(self, names: Iterable[str], family: Family | None = None) -> list[str]:

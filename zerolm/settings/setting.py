@@ -72,7 +72,6 @@ class Setting:
 
     @property
     def called(self) -> str:
-        """Its name in messages: its flag where a command line is run, else its own name."""
         return called(self.name)
 
     @property
@@ -126,7 +125,6 @@ class Setting:
 
 
 def with_defaults(settings: Iterable[Setting], **defaults: Any) -> tuple[Setting, ...]:
-    """Return settings with other defaults."""
     return tuple(replace(s, default=defaults.get(s.name, s.default)) for s in settings)
 
 
@@ -173,15 +171,12 @@ class Kind:
         self.metavar, self.annotation = metavar, annotation
 
     def parse(self, setting: Setting, value: Any) -> Any:
-        """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         return setting.check(value)
 
     def check(self, setting: Setting, value: Any) -> Any:
-        """Return a value of Python or JSON in its plain form; ``ValueError`` where it is none of the kind."""
         raise NotImplementedError
 
     def repeatable(self, setting: Setting, value: Any) -> Any:
-        """Return a checked value as it means the same wherever a run is repeated."""
         return value
 
     def show(self, value: Any) -> str:

@@ -37,12 +37,10 @@ class Verb:
 
     @property
     def request(self) -> type[Request]:
-        """Return the type of its request."""
         return _imported(self._request)  # type: ignore[no-any-return]
 
     @property
     def report(self) -> type[Shown]:
-        """Return the type of its result."""
         return _imported(self._report)  # type: ignore[no-any-return]
 
 

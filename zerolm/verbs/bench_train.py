@@ -196,7 +196,6 @@ class TrainLabelsSettings(Request):
         )
 
     def _title(self) -> str:
-        """Return the name of the benchmark: that of its file."""
         return Path(self.out if self.out and self.out.endswith(".json") else LABEL_FILE).stem
 
     def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> dict[str, Architecture]:
@@ -304,7 +303,6 @@ class LabelsReport(TrainedLabels, Report):
 
     @property
     def title(self) -> str:
-        """Return the number of trained architectures, their space, and the length of training."""
         tokens = self.benchmark["source"]["tokens"]
         return f"{len(self.architectures)} architectures of {self.benchmark['space']}, {tokens:,} tokens each"
 

@@ -37,7 +37,6 @@ def public(name: str) -> Any:
 
 
 def _path(command: str, verb: Verb) -> tuple[str, ...]:
-    """Return the names that lead to a verb's function in Python."""
     return tuple((verb.function or command).split(" "))
 
 

@@ -66,7 +66,6 @@ def experts_line(experts: ChildExperts) -> str:
 
 
 def experts_sheet(experts: ChildExperts) -> Sheet:
-    """Return the kept experts, layer by layer."""
     layers = experts.layers
     columns = {"layer": [str(row.layer) for row in layers]}
     for head, (name, form) in EXPERT_COLUMNS.items():

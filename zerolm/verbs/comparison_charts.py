@@ -215,5 +215,4 @@ def unit(section: Section) -> str:
 
 
 def stretch(low: float, high: float) -> str:
-    """Return a stretch of alphas."""
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

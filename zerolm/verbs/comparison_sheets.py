@@ -97,7 +97,6 @@ def overview(comparison: Comparison, on: Collection[str]) -> Sheet:
 
 
 def meanings() -> Sheet:
-    """Return the meanings of the tables' columns."""
     return pairs("What the columns mean", MEANINGS.items(), on=(PAGE,))
 
 
@@ -180,7 +179,6 @@ def _gain(row: ScoreRow, mark: str) -> Cell:
 
 
 def place(section: Section) -> str:
-    """Return the benchmark and its view."""
     return section.truth.name + (f" ({section.view})" if section.view else "")
 
 
@@ -226,7 +224,6 @@ def facts(section: Section) -> Iterator[tuple[str, str]]:
 
 
 def origin(section: Section) -> Iterator[tuple[str, str]]:
-    """Yield what a benchmark is of, and where it comes from."""
     source = dict(section.truth.source)
     yield "task", section.truth.task or "not named"
     yield "space", section.truth.space
@@ -241,7 +238,6 @@ def origin(section: Section) -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: Any) -> str:
-    """Return a value of JSON in words."""
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_plain(item)}" for name, item in value.items())
     return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)

@@ -256,13 +256,11 @@ def _settings(result: SearchResult) -> Mapping[str, Any]:
 
 
 def _config_lines(result: SearchResult, choice: Choice) -> list[str]:
-    """Return the lines of the configuration that stock software builds it from; none where there is none."""
     stock = result.space.config(choice.architecture)
     return [] if stock is None else json.dumps(stock, indent=2).splitlines()
 
 
 def layer_sizes(architecture: Architecture) -> list[LayerSizes]:
-    """Return the sizes of each layer."""
     heads = head_counts(architecture)
     return [
         LayerSizes(layer.width, layer.query_width, layer.kv_width, count, _ffn(layer))

@@ -152,7 +152,6 @@ class SearchReport(SearchResult, Report):
 
 
 def costs(result: SearchResult) -> str:
-    """Return the costs of the pick."""
     costs = result.pick.costs
     return ", ".join(f"{cost_label(name)} {show_cost(name, costs[name])}" for name in result.cost_names)
 
@@ -293,7 +292,6 @@ def write_architecture(space: SearchSpace, choice: Choice, folder: Path) -> None
 
 
 def best(result: SearchResult, places: Places) -> Sheet:
-    """Return the best architectures."""
     title = f"The best {len(result.best)} shapes" if len(result.best) > 1 else "The best shape"
     return _choices(result, places, title, "rank", {str(i): one for i, one in enumerate(result.best, 1)})
 

@@ -36,26 +36,21 @@ def _linked(chart: Linked) -> str:
         captions = [f"<figcaption>{escape(plot.caption)}</figcaption>" for plot in chart.plots]
         figures = (f"<figure>{c}{d}</figure>" for c, d in zip(captions, drawn, strict=True))
         drawn = [f'<div class="triple">{"".join(figures)}</div>']
-    document = {
+    document: dict[str, Any] = {
         "label": chart.label,
         "names": list(chart.names),
         "columns": _columns(chart.columns),
-        "plots": [_points(plot) for plot in chart.plots],
+        "plots": [],
     }
+    for plot in chart.plots:
+        places = [place(plot, point) for point in plot.points]
+        x, y = [x for x, _ in places], [round(y) for _, y in places]
+        document["plots"].append({"x": x, "y": y, "columns": _columns(plot.columns)})
     mark = " data-detail" if chart.records else ""
     linked = f'<div class="linked"{mark}>{"".join(drawn)}{data(document, "points")}</div>'
     if chart.records is None:
         return linked
     return f'<div class="beside"><div>{linked}</div>{records_html(chart.records)}</div>'
-
-
-def _points(plot: Plot) -> dict[str, Any]:
-    places = [place(plot, point) for point in plot.points]
-    return {
-        "x": [x for x, _ in places],
-        "y": [round(y) for _, y in places],
-        "columns": _columns(plot.columns),
-    }
 
 
 def _columns(columns: Any) -> list[list[Any]]:

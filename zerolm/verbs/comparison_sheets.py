@@ -86,13 +86,13 @@ def overview(comparison: Comparison, on: Collection[str]) -> Sheet:
     scores = standings(comparison)
     rows: list[Row] = []
     for key in sorted(scores, key=lambda key: _rank(scores[key][0][1])):
-        by_section = {id(section): row for section, row in scores[key]}
-        rows.append([name_of(key), *(_tau(by_section.get(id(section))) for section in comparison.sections)])
-    published = [section.published.tau if section.published else None for section in comparison.sections]
+        taus = {id(section): Cell(show_number(row.tau), kind(row)) for section, row in scores[key]}
+        rows.append([name_of(key), *(taus.get(id(section), "") for section in comparison.sections)])
+    best = [section.published.tau if section.published else None for section in comparison.sections]
     ceilings = [section.ceiling.tau if section.ceiling else None for section in comparison.sections]
-    for name, taus, form in (("best published", published, ".3f"), ("noise ceiling", ceilings, ".2f")):
-        if any(tau is not None for tau in taus):
-            rows.append([Cell(name, "aside"), *(Cell(show_number(tau, form), "aside") for tau in taus)])
+    for name, values, form in (("best published", best, ".3f"), ("noise ceiling", ceilings, ".2f")):
+        if any(value is not None for value in values):
+            rows.append([Cell(name, "aside"), *(Cell(show_number(value, form), "aside") for value in values)])
     return Sheet("All scores on all benchmarks", head, rows, notes=[MARKS_NOTE], kind="overview", on=on)
 
 
@@ -103,10 +103,6 @@ def meanings() -> Sheet:
 def _rank(row: ScoreRow) -> int:
     """Return the place of a score: first those that saw no labels, then those that did, then baselines."""
     return 2 if row.baseline else int(row.saw_labels)
-
-
-def _tau(row: ScoreRow | None) -> Cell:
-    return Cell("") if row is None else Cell(show_number(row.tau), kind(row))
 
 
 def section_sheet(

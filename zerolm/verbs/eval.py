@@ -285,7 +285,10 @@ class EvaluationReport(Evaluated, Report):
                 one.name,
                 show_amount(one.params),
                 *(shown(one, name) for name in self.measures),
-                *(self._at(one, span) for span in self.positions),
+                *(
+                    show_measure("kl", one.kl_by_position[span]) if one.kl_by_position else ""
+                    for span in self.positions
+                ),
                 Cell(_draws(one), "shape"),
             ]
             for one in self.networks
@@ -300,11 +303,6 @@ class EvaluationReport(Evaluated, Report):
         notes = [units, *([BY_POSITION] if self.positions else []), self.note]
         on = (PAGE, TERMINAL, NOTEBOOK)
         return Sheet("All numbers", head, lines, notes, kind="evaluation", on=on)
-
-    @staticmethod
-    def _at(one: JudgedNetwork, span: str) -> str:
-        """Return the KL of a network at these positions; empty where it is not known."""
-        return show_measure("kl", one.kl_by_position[span]) if one.kl_by_position else ""
 
     def _domains_sheet(self) -> Sheet:
         of_child = self.networks[0].domains

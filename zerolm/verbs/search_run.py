@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     """Return the result of a search; ``Infeasible`` where nothing fits, ``ValueError`` for wrong values."""
-    score, costs = request.score_name, request.conditions.model()
-    model = _baseline(request, costs)
+    score, costs, model = request.score_name, request.conditions.model(), None
+    if request.baseline is not None:
+        if request.space is not None:
+            SPACES.entry(request.space)
+        model = baseline_of(*named_model(request.baseline), request.space, costs)
     name = model.space if model else str(request.space)
     of_space, of_score = divided(request, name, score)
     if request.labels is not None:
@@ -69,16 +72,6 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     settings = {"score": score, "calibration": attached(request.calibration)} | scope.space.settings
     settings |= of_score | ({"vocab": None} if vocabularies else {})  # which is chosen anew
     return SearchReport(**vars(result), run=run_of(request, **settings))
-
-
-def _baseline(request: SearchSettings, costs: CostModel) -> BaselineModel | None:
-    """Return the model that the search is to better, if the user names one."""
-    if request.baseline is None:
-        return None
-    if request.space is not None:
-        SPACES.entry(request.space)
-    name, document = named_model(request.baseline)
-    return baseline_of(name, document, request.space, costs)
 
 
 def _counts(request: SearchSettings, space: SearchSpace, progress: Progress) -> TokenCounts:

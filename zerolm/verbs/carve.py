@@ -18,7 +18,7 @@ from zerolm.settings.domains import domains_of
 from zerolm.settings.messages import plural
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
@@ -259,12 +259,6 @@ class CarvingReport(CarvedAndHealed, Report):
             *([f"verified: opened again, {proof}"] if proof else []),
         ]
 
-    def _units_sheet(self) -> Sheet:
-        rows: list[Row] = [
-            [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
-        ]
-        return Sheet("Pruned by kind of unit", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
-
     @property
     def _healing(self) -> HealingReport | None:
         return HealingReport(**vars(self.healing)) if self.healing else None
@@ -289,19 +283,31 @@ class CarvingReport(CarvedAndHealed, Report):
         )
 
     def sheets(self) -> list[Sheet]:
-        is_plan = self.verified is None
+        is_plan, healing = self.verified is None, self._healing
         rebuilding = Sheet("Build the same child again", commands=[self._rebuilding()], on=(PAGE,))
+        units = [
+            [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
+        ]
+        head = ["unit", "before", "after", "parameters"]
         return [
             Sheet("Sizes, layer by layer", charts=[self._strips()], on=(PAGE,)),
             *self._layer_sheets(),
             self._costs_sheet(),
-            *([self._units_sheet()] if self.units else []),
+            *([Sheet("Pruned by kind of unit", head, units, on=(PAGE,))] if units else []),
             *types_sheets(self.types, self.equal_bytes, self.unit),
             *([experts_sheet(self.experts)] if self.experts else []),
             *(tokens_sheets(self.vocabulary) if self.vocabulary else []),
             *stream_sheets(self, (PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
-            *([self._healing_sheet(self._healing)] if self._healing else []),
+            *(
+                [
+                    replace(
+                        healing.losses_sheet(), title="How healing went", charts=healing.curves(), on=(PAGE,)
+                    )
+                ]
+                if healing
+                else []
+            ),
             pairs("How it was made", self._making(), on=(PAGE,)),
             *([] if is_plan or self.healing else [rebuilding]),
         ]
@@ -354,11 +360,6 @@ class CarvingReport(CarvedAndHealed, Report):
         ]
         chart = Bars("Losses on held-out tokens", scale, rows)
         return Sheet("Loss on held-out tokens", charts=[chart], on=(PAGE,))
-
-    @staticmethod
-    def _healing_sheet(healing: HealingReport) -> Sheet:
-        sheet = healing.losses_sheet()
-        return replace(sheet, title="How healing went", charts=healing.curves(), on=(PAGE,))
 
     def _making(self) -> list[tuple[str, str]]:
         names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")

@@ -283,7 +283,10 @@ class CarvingReport(CarvedAndHealed, Report):
         )
 
     def sheets(self) -> list[Sheet]:
-        is_plan, healing = self.verified is None, self._healing
+        is_plan, healed = self.verified is None, list[Sheet]()
+        if healing := self._healing:
+            losses, charts = healing.losses_sheet(), healing.curves()
+            healed = [replace(losses, title="How healing went", charts=charts, on=(PAGE,))]
         rebuilding = Sheet("Build the same child again", commands=[self._rebuilding()], on=(PAGE,))
         units = [
             [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
@@ -299,15 +302,7 @@ class CarvingReport(CarvedAndHealed, Report):
             *(tokens_sheets(self.vocabulary) if self.vocabulary else []),
             *stream_sheets(self, (PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
-            *(
-                [
-                    replace(
-                        healing.losses_sheet(), title="How healing went", charts=healing.curves(), on=(PAGE,)
-                    )
-                ]
-                if healing
-                else []
-            ),
+            *healed,
             pairs("How it was made", self._making(), on=(PAGE,)),
             *([] if is_plan or self.healing else [rebuilding]),
         ]

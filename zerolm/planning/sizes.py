@@ -21,9 +21,8 @@ from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.stream.narrowing import Width
-from zerolm.units.within_layers import UNITS
+from zerolm.units.within_layers import UNITS, LayerUnit
 
 FFN_STEPS: Final = 64
 """Number of steps of FFN widths that a plan within budgets tries by default."""

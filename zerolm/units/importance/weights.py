@@ -98,8 +98,14 @@ def magnitude(parts: Shares, seed: int) -> Criterion:
 
 
 def max_weight(parts: Shares, seed: int) -> Criterion:
-    """Return the criterion max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released)."""
-    return _by_rows(parts, lambda share: share.largest + np.abs(share.smallest))
+    """Return the criterion max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released).
+
+    It chooses heads by capacity.
+    """
+    rows = [[share for share in layer if share.role != "down"] for layer in parts["ffn"]]
+    values = _summed({"ffn": rows}, lambda share: share.largest + np.abs(share.smallest))
+    scores = _capacities(parts)
+    return Additive(scores, {**scores, **values})
 
 
 def random(parts: Shares, seed: int) -> Criterion:
@@ -111,13 +117,6 @@ def random(parts: Shares, seed: int) -> Criterion:
 def prefix(parts: Shares, seed: int) -> Criterion:
     """Return a criterion that keeps the first units."""
     return _ordered(parts, lambda count: -np.arange(count, dtype=float))
-
-
-def _by_rows(parts: Shares, value: Callable[[Share], Floats]) -> Criterion:
-    """Return a criterion that chooses neurons by their rows, heads by capacity."""
-    rows = [[share for share in layer if share.role != "down"] for layer in parts["ffn"]]
-    scores = _capacities(parts)
-    return Additive(scores, {**scores, **_summed({"ffn": rows}, value)})
 
 
 def _ordered(parts: Shares, order: Callable[[int], Floats]) -> Criterion:

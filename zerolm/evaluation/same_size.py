@@ -160,7 +160,7 @@ def baselines(
 ) -> Baselines:
     """Return the networks compared with a child: carvings of its size, and its parent in as few bytes.
 
-    There are no carvings beside a file, and nothing beside one that llama.cpp alone reads.
+    A file has no carvings, and one that llama.cpp alone reads has nothing to be compared with.
     """
     if child.by_llama_cpp:
         return Baselines(AS_LLAMA_CPP)

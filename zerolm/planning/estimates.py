@@ -268,6 +268,7 @@ def estimated_losses(
     if basis is not None:
         read = repaired.stream["energy"] if repaired else None
         estimates["stream"] = StreamEstimates(basis, widths[:-1], tied=tied, read=read)
+    kept = {kind: [[units.tolist() for units in each] for each in every] for kind, every in chosen.items()}
     walk(
         blocks,
         estimates,
@@ -275,7 +276,7 @@ def estimated_losses(
         "estimating the loss of every cut",
         pooling=pooling,
         progress=progress,
-        name="-".join([*estimates, _digest(chosen)]),
+        name="-".join([*estimates, hashlib.sha256(repr(kept).encode()).hexdigest()]),
     )
     batches = [blocks.tokens(index) for index in range(len(blocks.batches))]
     count = sum(int(tokens.any(1).sum() if by_sequence else tokens.sum()) for tokens in batches)
@@ -294,13 +295,12 @@ def estimated_losses(
     as_cut = table(losses, 0)
     if repaired is None:
         return as_cut
-    after_repair = {
-        kind: np.array(
-            [[by.loss_increase(layer, kind, size) for size in counts[:-1].tolist()] for layer in layers]
-        )
-        for kind, counts in sizes.items()
-    }
-    return replace(as_cut, repaired=table(after_repair, 1))
+
+    def after_repair(kind: str) -> Floats:
+        smaller = sizes[kind][:-1].tolist()
+        return np.array([[by.loss_increase(layer, kind, size) for size in smaller] for layer in layers])
+
+    return replace(as_cut, repaired=table({kind: after_repair(kind) for kind in sizes}, 1))
 
 
 def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int, float]]) -> Floats:
@@ -322,12 +322,6 @@ def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int
     shifts = np.log(measured[sound]) - tops
     logs = np.log(np.maximum(predicted, np.finfo(float).tiny))
     return np.where(predicted > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), predicted)
-
-
-def _digest(chosen: Mapping[str, Sequence[Sequence[Ints]]]) -> str:
-    """Return the SHA-256 of the units that are kept, by kind, layer and size."""
-    every = {kind: [[kept.tolist() for kept in each] for each in layers] for kind, layers in chosen.items()}
-    return hashlib.sha256(repr(every).encode()).hexdigest()
 
 
 def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

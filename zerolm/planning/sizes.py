@@ -75,21 +75,15 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
         raise ValueError(f"divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
-    units = {
-        unit.share: Sizes(
-            whole,
-            tuple(_unit_counts(unit, whole, hidden, checkpoint, request)),
-            unit.can_be_cut(checkpoint.family),
-        )
-        for unit, whole in zip(UNITS, parent.units, strict=True)
-    }
+    sizes = dict[str, Sizes]()
+    for unit, whole in zip(UNITS, parent.units, strict=True):
+        counts = _unit_counts(unit, whole, hidden, checkpoint, request)
+        sizes[unit.share] = Sizes(whole, tuple(counts), unit.can_be_cut(checkpoint.family))
     least_layers = max(1, len(cut.required_layers(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
-    return {
-        **units,
-        "layers": Sizes(parent.depth, tuple(layers), cut.layers),
-        "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden),
-    }
+    sizes["layers"] = Sizes(parent.depth, tuple(layers), cut.layers)
+    sizes["hidden"] = Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden)
+    return sizes
 
 
 def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]:
@@ -249,7 +243,7 @@ def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
 def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str:
     """Return notes on rounded shares; ``ValueError`` where nothing is cut because of rounding."""
     lines = list(_rounded(checkpoint, request))
-    if lines and plan.cut.is_whole and plan.width is None:
+    if lines and plan.is_whole:
         raise ValueError(f"nothing would be cut: {', '.join(lines)}")
     return ", ".join(lines)
 
@@ -291,10 +285,7 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
 
 
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
-    """Return the best cut that the request allows; ``ValueError`` where there is none.
-
-    The error names the nearest possible cost.
-    """
+    """Return the best of ``plans_of``."""
     return plans_of(checkpoint, criterion, request, costs)[0]
 
 

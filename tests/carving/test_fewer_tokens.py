@@ -283,6 +283,20 @@ def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text:
         usual(parent, text, budget={"max_params": 500})
 
 
+@pytest.mark.parametrize("text", [None, "generated"])
+@pytest.mark.parametrize("budget", ["max_params", "max_weight_bytes"])
+@pytest.mark.parametrize("kept", [None, "all"])
+def test_what_allows_smaller_children_is_named(
+    text: str | None, budget: str, kept: str | None, parent: Path
+) -> None:
+    size = SizeRequest.of(None, {budget: 500}, vocabulary=VocabularyRequest(kept))
+    methods = methods_of(size, MethodRequest(text=text, sequences=4, length=16))
+    with pytest.raises(ValueError, match="no cut keeps the budgets") as caught:
+        carve(parent, size, methods)
+    assert ("--text FILE prunes tokens, too" in str(caught.value)) == (kept is None)
+    assert ("--format gguf stores weights in fewer bits" in str(caught.value)) == (budget != "max_params")
+
+
 def test_a_tenth_of_a_text_is_held_out(parent: Path, tmp_path: Path) -> None:
     """Tokens are chosen without the part that their loss is measured on; both together are the text."""
     file = tmp_path / "text.txt"

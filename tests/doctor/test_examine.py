@@ -226,6 +226,14 @@ def test_without_transformers_the_rules_judge(tmp_path: Path, monkeypatch: pytes
     assert (found.verdict, found.known) == (OPENS, "rules")
 
 
+@pytest.mark.parametrize(("kind", "ties"), [("bert", None), ("gpt2", True), ("llama", False)])
+def test_encoders_have_no_head_to_tie(kind: str, ties: bool | None, tmp_path: Path) -> None:
+    saved(tmp_path, kind)
+    found = diagnose(tmp_path)
+    assert found.tied == ties
+    assert any("tied" in line for line in found.advice) == (ties is not None)
+
+
 MEAN = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
 FIRST = {"type": "sentence_transformers.models.Transformer", "path": ""}
 DENSE = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}

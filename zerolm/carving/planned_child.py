@@ -16,7 +16,8 @@ from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_notes
 from zerolm.progress import about, announce, silent
-from zerolm.text.defaults import GENERATED
+from zerolm.solvers.solver import Infeasible
+from zerolm.text.defaults import GENERATED, NO_FILES
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
@@ -68,7 +69,10 @@ def check_possible(carving: Carving) -> None:
     alone = carving.typing is not None and carving.typing.keeps_all
     size.weights.check_parent(quantised_types(checkpoint), types_alone=alone)
     file_format = carving.format  # an unknown format is rejected even where nothing is written
-    check_sizes(carving)
+    try:
+        check_sizes(carving)
+    except Infeasible as error:
+        raise Infeasible(f"{error}{_smaller_by(carving)}") from None
     if is_written and form != "hf":
         file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
 
@@ -81,6 +85,19 @@ def check_sizes(carving: Carving) -> None:
     elif carving.methods.plan != "heuristic" and not carving.is_done:
         any_layer = FirstUnits(-1.0 if by_loss else None)
         rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, carving.costs))
+
+
+def _smaller_by(carving: Carving) -> str:
+    """Return the options that allow smaller children than cuts alone, for an error; empty without any."""
+    from zerolm.carving.vocabulary.fewer_tokens import can_lose_tokens
+
+    size, checkpoint, ways = carving.size, carving.checkpoint, []
+    has_all_tokens = size.vocabulary.is_usual and carving.methods.text in NO_FILES
+    if has_all_tokens and can_lose_tokens(checkpoint):
+        ways.append("--text FILE prunes tokens, too")
+    if "max_weight_bytes" in size.budgets and not carving.has_types and checkpoint.family.gguf:
+        ways.append("--format gguf stores weights in fewer bits")
+    return f"; {', and '.join(ways)}" if ways else ""
 
 
 def in_time(carving: Carving, spent: float) -> Carving:

@@ -68,6 +68,12 @@ class Evidence:
         return bool(self.config.get("auto_map")) and self.family is None
 
     @property
+    def ties(self) -> bool | None:
+        """Whether head and embedding are tied; None for an encoder, and where the layout is not known."""
+        predicts_next = self.family is not None and self.family.task == "next"
+        return self.layout.tied if self.layout is not None and predicts_next else None
+
+    @property
     def bottomless(self) -> bool:
         """Whether the configuration asks for more layers than there are tensors, or for nonsense."""
         names = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")

@@ -192,7 +192,7 @@ def facts_of(evidence: Evidence) -> dict[str, Any]:
         "weights": sum(weights.values()),
         "bytes": evidence.size,
         "dtypes": dict(weights),
-        "tied": layout.tied if layout else None,
+        "tied": evidence.ties,
         "tensor_parallel": ways(math.gcd(layout.kv_heads, layout.ffn)) if layout else None,
         "pickles": list(evidence.pickles),
         "gguf": list(evidence.ggufs),
@@ -228,10 +228,10 @@ def _advice(evidence: Evidence) -> Iterator[str]:
         yield f"{', '.join(evidence.pickles[:4])}: pickles next to the safetensors, not opened; delete them"
     if layout is None:
         return
-    shared = "head and embedding are tied" if layout.tied else "head and embedding are not tied"
+    ties = {None: "", True: "; head and embedding are tied", False: "; head and embedding are not tied"}
     yield (
         f"{layout.depth} layers, {layout.heads} heads in {plural(layout.kv_heads, 'KV group')} of "
-        f"{layout.head_size}, hidden {layout.hidden}, FFN {layout.ffn}; {shared}"
+        f"{layout.head_size}, hidden {layout.hidden}, FFN {layout.ffn}{ties[evidence.ties]}"
     )
     for note in layout.notes:
         yield f"{note}; a runtime that goes by the configuration drops the head: let it say untied"

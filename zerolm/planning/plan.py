@@ -14,6 +14,7 @@ from zerolm.costs import COSTS
 from zerolm.planning.part_costs import PARAMS, Choices, PartCosts, outer_sum
 from zerolm.solvers.problem import Budgets, Problem, at_least, bounded_columns, single_limits
 from zerolm.solvers.proven import Proven
+from zerolm.solvers.solver import Infeasible
 from zerolm.spaces import CandidateTable
 from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
@@ -88,7 +89,7 @@ def plan_uniform(
     """Return the best cut with the same sizes in all kept layers; ties go to the fewest parameters.
 
     Every depth and every combination of numbers of units is tried, each with its best-scoring layers. That
-    is optimal where all layers cost the same. Raises ``ValueError`` where no cut keeps the budgets.
+    is optimal where all layers cost the same. Raises ``Infeasible`` where no cut keeps the budgets.
     """
     gain, without = _gains(parent, criterion, choices)
     wanted = gain.copy()
@@ -102,7 +103,7 @@ def plan_uniform(
     costs = in_order[depths - 1] + part_costs.outside
     allowed = budgets.allow(costs)
     if not allowed.any():
-        raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
+        raise Infeasible(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
     top = scores[allowed].max()
     equal = allowed & (scores >= top - TOLERANCE * abs(top))
     d, *at = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), scores.shape)
@@ -147,7 +148,7 @@ def plan_per_layer(
     engine = Proven([problem], budgets, column, several)
     first = next(engine.in_order(), None)
     if first is None:
-        raise ValueError(_infeasible(budgets, problem.extreme_costs[0]))
+        raise Infeasible(_infeasible(budgets, problem.extreme_costs[0]))
     solution, bound = first
     picked = [sizes[chosen[0]] for (sizes, _), chosen in zip(layers, solution.picks, strict=True)]
     kept_layers = [layer for layer, size in enumerate(picked) if size != REMOVED]

@@ -32,6 +32,7 @@ from zerolm.planning.size_request import SHARES, SizeRequest
 from zerolm.planning.sizes import choices, sizes_of
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
+from zerolm.solvers.solver import Infeasible
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
 
@@ -186,7 +187,7 @@ class TypePlanner:
             bits, as_bits = self.size.weights.max_bits, ""
             if bits and self.budget:
                 as_bits = f", --max-bits {math.ceil(100 * bits * least / self.budget) / 100}"
-            raise ValueError(
+            raise Infeasible(
                 f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
                 f"{least:,}{as_bits} ({sizes}){units}"
             )

@@ -28,7 +28,8 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
         if size.vocabulary.cuts:
             raise ValueError("tokens are chosen by one text: give one --text FILE, or no --keep-vocab")
         return carving
-    from zerolm.carving.vocabulary.cut_parent import can_lose_tokens, chosen, cut_parent, suggested
+    from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
+    from zerolm.carving.vocabulary.fewer_tokens import can_lose_tokens
 
     is_usual = may_prune_tokens(carving) and not size.vocabulary.cuts and can_lose_tokens(parent.checkpoint)
     if not size.vocabulary.cuts and not is_usual:

@@ -11,7 +11,7 @@ from zerolm.architecture import Ints
 from zerolm.carving.parent_and_request import Carving, ParentModel
 from zerolm.carving.result import ChildVocabulary, CurveRow
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
-from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
+from zerolm.carving.vocabulary.fewer_tokens import can_lose_tokens, shaped, with_tokens
 from zerolm.carving.vocabulary.planned_size import (
     BestByTokens,
     VocabularyLosses,
@@ -22,7 +22,6 @@ from zerolm.carving.vocabulary.planned_size import (
 )
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.text_use import TokenUse, use_of
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.networks.compute import compute, computed
@@ -31,15 +30,6 @@ from zerolm.planning.size_request import AUTO, USED, VocabularyRequest
 from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress
 from zerolm.settings.units import parse_amount, parse_share
-
-
-def can_lose_tokens(checkpoint: Checkpoint) -> bool:
-    """Return whether the tokenizer and the tensors of a checkpoint can be cut to fewer tokens."""
-    try:
-        shaped(checkpoint, checkpoint.layout.vocab)
-        return bool(TokenizerFiles(checkpoint).table.rows)
-    except ValueError:
-        return False
 
 
 def suggested(carving: Carving) -> Carving:

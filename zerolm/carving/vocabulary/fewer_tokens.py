@@ -45,6 +45,15 @@ def with_tokens(
     return smaller(checkpoint, outgoing, config, folder, tokens=kept, progress=progress)
 
 
+def can_lose_tokens(checkpoint: Checkpoint) -> bool:
+    """Return whether the tokenizer and the tensors of a checkpoint can be cut to fewer tokens."""
+    try:
+        shaped(checkpoint, checkpoint.layout.vocab)
+        return bool(TokenizerFiles(checkpoint).table.rows)
+    except ValueError:
+        return False
+
+
 def shaped(checkpoint: Checkpoint, size: int) -> Checkpoint:
     """Return a checkpoint with the shapes for ``size`` tokens, for counting: its rows do not exist."""
     tensors = dict(checkpoint.tensors)

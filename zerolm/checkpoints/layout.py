@@ -219,7 +219,6 @@ def is_body(family: Family, config: Mapping[str, Any], tensors: Container[str]) 
 
 
 def _named_head(family: Family, config: Mapping[str, Any]) -> bool:
-    """Return whether the configuration names a class with the head of the family's task."""
     classes = config.get("architectures")
     return any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
 

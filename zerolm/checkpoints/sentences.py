@@ -197,7 +197,6 @@ def is_cross_encoder(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of ``modules.json``."""
     inside(folder, MODULES_FILE)
     document = parse_json(read_text(folder / MODULES_FILE, MAX_JSON))
     if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):

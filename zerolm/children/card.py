@@ -98,7 +98,6 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -
 
 
 def _healing(stage: Mapping[str, Any]) -> str:
-    """Return a description of a training stage: texts, method, and the change on held-out text."""
     texts = ", ".join(
         f"{plain(text['source'])} ({text['trained_on']:,} tokens, SHA-256 {text['sha256']})"
         for text in stage["texts"]
@@ -153,7 +152,6 @@ def _stream(stream: Mapping[str, Any]) -> str:
 
 
 def _origin(recipe: Mapping[str, Any]) -> str:
-    """Return the parent's origin and its licence."""
     if recipe["revision"] is None:
         place = "The parent is a local folder: `base_model` is its name, to be replaced by that on the hub."
     else:

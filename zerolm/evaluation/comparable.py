@@ -69,7 +69,6 @@ class LlamaCppNetwork(nn.Module):
         return SimpleNamespace(logits=torch.from_numpy(rows))
 
     def _for(self, length: int) -> Any:
-        """Return the file, opened for sequences of this length."""
         if length > self._room:
             sizes = {"n_ctx": length, "n_batch": length, "n_threads": 1, "n_threads_batch": 1}
             self._opened = opened_by_llama_cpp(self.file, logits_all=True, **sizes)

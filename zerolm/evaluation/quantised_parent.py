@@ -120,7 +120,6 @@ def matrices_of(parent: Checkpoint, model: PreTrainedModel) -> dict[str, TypedMa
 
 
 def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[TensorInfo]]:
-    """Return the tensors that each parameter is stored in."""
     stored = dict[str, list[TensorInfo]]()
     for name, places in parameters(parent, body_prefix(model)).items():
         for place in places:

@@ -150,7 +150,6 @@ def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
 
 
 def _add_outputs(layer_gradients: LayerGradients, tokens: Tensor, sums: Arrays) -> None:
-    """Add the second moments of the gradients in the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
         if role not in layer_gradients.gradients.outputs:
             continue  # the layer has no such output

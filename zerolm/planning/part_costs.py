@@ -136,7 +136,6 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
 
 
 def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, number: int) -> LayerCosts:
-    """Return the costs of the parts of one layer of the parent, tensor by tensor."""
     layout, parent = checkpoint.layout, dimensions(checkpoint)
     names, windows = layout.layer(number).values(), set(layout.windows)
     window = windows.pop() if len(windows) == 1 else 0

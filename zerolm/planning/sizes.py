@@ -87,7 +87,6 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
 
 
 def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]:
-    """Yield the widths of the stream to try, ascending."""
     whole, every = checkpoint.layout.hidden, EXPERTS_MULTIPLE if checkpoint.family.has_experts else 1
     usual = min(HIDDEN_STEP, 1 << max(0, (whole // 16).bit_length() - 1))
     step = request.multiple_of or (1 if "hidden" in request.keep else usual)

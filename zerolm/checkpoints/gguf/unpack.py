@@ -187,7 +187,6 @@ def _outgoing(tensor: _Stored, family: Family, head_size: int) -> Outgoing:
 
 
 def _chunks(tensor: _Stored, family: Family, head_size: int, dtype: str) -> Iterator[Chunk]:
-    """Yield the numbers of a tensor, some heads at a time."""
     info, role = tensor.info, tensor.pattern.role
     rows = info.shape[0] if len(info.shape) == 2 else 1
     columns = info.count // rows
@@ -215,7 +214,6 @@ def _factors(model: GgufModel) -> NDArray[np.float32] | None:
 
 
 def _tokenizer_files(file: Path) -> list[str]:
-    """Return the files of a tokenizer next to the file, if it is there."""
     if not inside(file.parent, TOKENIZER_FILES[0]):
         return []
     more = sorted(each.relative_to(file.parent).as_posix() for each in file.parent.glob(MORE_TEMPLATES))

@@ -137,7 +137,6 @@ class FileMatrix:
         return self.piece.of(stored).reshape(-1, self.rows, self.columns)
 
     def _stored(self, expert: int) -> Values:
-        """Return the stored numbers of one expert, (1, ...)."""
         first = self.stack.first
         if first.slot.expert is None:
             return widened(first.of_expert(expert), first.info.dtype)
@@ -229,7 +228,6 @@ def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
 
 
 def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
-    """Return the numbers of a piece as stored in a file with this ``dtype``."""
     first = stack.first
     stored, family = first.info.dtype, first.child.parent.family
     raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stack.tensors])

@@ -105,7 +105,6 @@ def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArr
 
 
 def _initial(config: PreTrainedConfig, kind: str) -> tuple[torch.Tensor, float]:
-    """Return the initial frequencies and the attention factor in transformers."""
     layers = {"layer_type": FULL} if FULL in config.rope_parameters else {}
     frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), **layers)
     return frequencies, float(factor)

@@ -209,7 +209,6 @@ def compare_with(
 
 
 def _json_of(part: Any) -> Any:
-    """Return a part of a tokenizer in the form of ``tokenizer.json``."""
     return None if part is None else json.loads(part.__getstate__())
 
 

@@ -36,22 +36,22 @@ def sink_neurons(stream: Stream, *, progress: Progress = silent) -> list[Ints]:
     conditions hold: what the layer adds to a channel is massive, whether it creates or cancels a massive
     activation; ``down`` adds it; and the neuron is among the largest contributors.
     """
+
+    def down(layer: StockLayer) -> Mapping[str, nn.Module]:
+        return {} if layer.ffn_out is None else {"down": layer.ffn_out}
+
     blocks, neurons = stream.blocks, list[Ints]()
     units, depth = dimensions_of(blocks.model).ffn, len(layer_list(blocks.model))
     for number in range(depth):
         progress("finding massive activations", number, depth)
         layer, carriers = blocks.layer(number), set[int]()
-        for index, below, seen in stream.through(number, _down):
+        for index, below, seen in stream.through(number, down):
             above, below = (blocks.keys.alone(states).float() for states in (stream.hidden[index], below))
             for place, channel in _added(above, below, blocks.tokens(index)):
                 carriers |= _carriers(layer, seen, place, channel)
         columns = 1 if layer.ffn_out is None else matrix(layer.ffn_out).shape[1] // units
         neurons.append(np.unique(np.array(sorted(carriers), np.int64) // columns))
     return neurons
-
-
-def _down(layer: StockLayer) -> Mapping[str, nn.Module]:
-    return {} if layer.ffn_out is None else {"down": layer.ffn_out}
 
 
 def _added(above: Tensor, below: Tensor, tokens: Tensor) -> list[tuple[tuple[int, int], int]]:

@@ -72,16 +72,12 @@ def _share(role: str, sums: Sums, part: AxisPart, other_side: int) -> Share:
 
 def all_shares(checkpoint: Checkpoint, ledger: Ledger) -> Shares:
     """Return the shares of all layers; a layer without such units gets the usual number of zero weight."""
-    layers, parent = range(checkpoint.layout.depth), dimensions(checkpoint)
-    return {
-        kind: [list(shares(checkpoint, ledger, layer, kind)) or [_weightless(count)] for layer in layers]
-        for kind, count in parent.wholes.items()
-    }
-
-
-def _weightless(count: int) -> Share:
-    zeros = np.zeros(count)
-    return Share("none", zeros, zeros, zeros, zeros, 1, count)
+    layers, every = range(checkpoint.layout.depth), Shares()
+    for kind, count in dimensions(checkpoint).wholes.items():
+        zeros = np.zeros(count)
+        weightless = Share("none", zeros, zeros, zeros, zeros, 1, count)
+        every[kind] = [list(shares(checkpoint, ledger, layer, kind)) or [weightless] for layer in layers]
+    return every
 
 
 def capacity(parts: Shares, seed: int) -> Criterion:

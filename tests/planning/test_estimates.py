@@ -29,7 +29,7 @@ from zerolm.units.importance.criterion import Additive
 from zerolm.units.importance.token_pass import importances
 from zerolm.units.kept_units import Cut, LayerCut
 from zerolm.units.pruning import dimensions_of
-from zerolm.units.stream.loss_basis import loss_basis
+from zerolm.units.stream.in_memory import loss_basis
 from zerolm.units.stream.narrowing import Width
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))

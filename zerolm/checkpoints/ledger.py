@@ -91,8 +91,7 @@ def ledger_of(
 
 
 def best_summing(size: int) -> Summing:
-    """Return the compiled sums if numba is installed and the size justifies compiling, else those in
-    numpy."""
+    """Return the compiled sums if numba is there and the size justifies compiling, else those in numpy."""
     if size < WORTH_COMPILING:
         return plain
     try:

@@ -24,6 +24,7 @@ from zerolm.networks.mapped import parameters
 from zerolm.networks.roles import body_prefix
 from zerolm.progress import Progress, silent
 
+QUANTISED_PARENT: Final = "quantised parent"
 ROWS: Final = 256
 WEIGHTS: Final = 1 << 16
 """Errors are measured on ``ROWS`` rows of a matrix, evenly spread; on fewer, of about ``WEIGHTS`` weights, if
@@ -66,7 +67,9 @@ class QuantisedParent:
         for name, weight in model.named_parameters():
             kind = self.types.get(name)
             if kind is not None and kind != self.matrices[name].stored:
-                weight.data.copy_(_rounded(weight, kind))
+                values = weight.detach().float().cpu().numpy()
+                read = rounded(values.reshape(-1, values.shape[-1]), kind, None, torch.get_num_threads())
+                weight.data.copy_(torch.from_numpy(read.reshape(values.shape)))
         return model
 
     @property
@@ -117,7 +120,6 @@ def matrices_of(parent: Checkpoint, model: PreTrainedModel) -> dict[str, TypedMa
 
 
 def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[TensorInfo]]:
-    """Return the tensors that each parameter is stored in."""
     stored = dict[str, list[TensorInfo]]()
     for name, places in parameters(parent, body_prefix(model)).items():
         for place in places:
@@ -150,10 +152,3 @@ def _errors(weight: Tensor, matrix: TypedMatrix, kinds: list[WeightType]) -> Flo
         for kind in kinds
     ]  # fmt: skip
     return np.array(errors)
-
-
-def _rounded(weight: Tensor, kind: WeightType) -> Tensor:
-    """Return a parameter as it is read back from a type."""
-    values = weight.detach().float().cpu().numpy()
-    read = rounded(values.reshape(-1, values.shape[-1]), kind, None, torch.get_num_threads())
-    return torch.from_numpy(read.reshape(values.shape))

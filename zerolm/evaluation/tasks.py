@@ -77,7 +77,6 @@ class Tasks:
         ]
 
     def _values(self, checkpoint: Checkpoint, limit: int | None) -> dict[tuple[str, str], TaskValue]:
-        """Return the metrics of a network by task and name."""
         model = put_on(open_model(checkpoint), self.compute)
         try:
             with _quiet(), as_noted(model):

@@ -21,9 +21,8 @@ from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.stream.narrowing import Width
-from zerolm.units.within_layers import UNITS
+from zerolm.units.within_layers import UNITS, LayerUnit
 
 FFN_STEPS: Final = 64
 """Number of steps of FFN widths that a plan within budgets tries by default."""
@@ -76,25 +75,18 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
         raise ValueError(f"divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
-    units = {
-        unit.share: Sizes(
-            whole,
-            tuple(_unit_counts(unit, whole, hidden, checkpoint, request)),
-            unit.can_be_cut(checkpoint.family),
-        )
-        for unit, whole in zip(UNITS, parent.units, strict=True)
-    }
+    sizes = dict[str, Sizes]()
+    for unit, whole in zip(UNITS, parent.units, strict=True):
+        counts = _unit_counts(unit, whole, hidden, checkpoint, request)
+        sizes[unit.share] = Sizes(whole, tuple(counts), unit.can_be_cut(checkpoint.family))
     least_layers = max(1, len(cut.required_layers(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
-    return {
-        **units,
-        "layers": Sizes(parent.depth, tuple(layers), cut.layers),
-        "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden),
-    }
+    sizes["layers"] = Sizes(parent.depth, tuple(layers), cut.layers)
+    sizes["hidden"] = Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden)
+    return sizes
 
 
 def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]:
-    """Yield the widths of the stream to try, ascending."""
     whole, every = checkpoint.layout.hidden, EXPERTS_MULTIPLE if checkpoint.family.has_experts else 1
     usual = min(HIDDEN_STEP, 1 << max(0, (whole // 16).bit_length() - 1))
     step = request.multiple_of or (1 if "hidden" in request.keep else usual)
@@ -250,7 +242,7 @@ def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
 def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str:
     """Return notes on rounded shares; ``ValueError`` where nothing is cut because of rounding."""
     lines = list(_rounded(checkpoint, request))
-    if lines and plan.cut.is_whole and plan.width is None:
+    if lines and plan.is_whole:
         raise ValueError(f"nothing would be cut: {', '.join(lines)}")
     return ", ".join(lines)
 
@@ -292,10 +284,7 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
 
 
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
-    """Return the best cut that the request allows; ``ValueError`` where there is none.
-
-    The error names the nearest possible cost.
-    """
+    """Return the best of ``plans_of``."""
     return plans_of(checkpoint, criterion, request, costs)[0]
 
 

@@ -40,7 +40,7 @@ def test_it_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
     found = report.to_json()
     assert [entry["runtime"] for entry in found["runtimes"]] == [*RUNTIMES, "sentence-transformers"]
     assert set(found["runtimes"][0]) == {"runtime", "verdict", "known", "reasons"}
-    assert (found["model_type"], found["dtypes"], found["tied"]) == ("bert", {"F32": found["weights"]}, True)
+    assert (found["model_type"], found["dtypes"], found["tied"]) == ("bert", {"F32": found["weights"]}, None)
     assert found["bytes"] == 4 * found["weights"]
 
 

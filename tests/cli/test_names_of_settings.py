@@ -10,36 +10,6 @@ from refusals import Zerolm
 from zerolm.settings.messages import called, called_as, check_known, nearest
 from zerolm.settings.units import BYTES, parse_amount
 
-CALLS: dict[str, tuple[tuple[str, ...], str]] = {
-    "option of a space": (("search", "llama", "--heads-per-kv", "many"), "--heads-per-kv must consist"),
-    "option of a score": (
-        ("search", "llama", "--max-params", "40M", "--score", "zerolm", "--alpha", "much"),
-        "--alpha must be a number",
-    ),
-    "type of a cache": (
-        ("search", "llama", "--max-params", "40M", "--kv-bits", "q8"),
-        "--kv-bits 'q8' is neither bits nor a cache type; did you mean 'q8_0'? there are f32,",
-    ),
-    "a word of Python": (("carve", "x", "--for", "long"), "zerolm: --for must be a number with a unit"),
-    "budget": (("search", "llama", "--max-params", "3"), "--max-params 3 would have to be at least"),
-    "without a value": (("calibrate", "--labels"), "zerolm: --labels needs a value after it\n"),
-    "value of a switch": (("calibrate", "--force=1"), "zerolm: --force is a switch and takes no value\n"),
-    "one too many": (
-        ("calibrate", "x.csv"),
-        "calibrate takes no argument 'x.csv'; did you mean --labels x.csv?",
-    ),
-    "one too many of all": (
-        ("calibrate", "x", "--labels", "y"),
-        "takes no further argument 'x': give it after",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_a_command_line_has_flags(name: str, zerolm: Zerolm) -> None:
-    arguments, words = CALLS[name]
-    zerolm(*arguments).refused(words)
-
 
 def test_keys_of_a_file_stay(zerolm: Zerolm, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"

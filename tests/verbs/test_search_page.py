@@ -178,35 +178,6 @@ def test_memory_is_a_budget_with_a_column() -> None:
     assert more.pick.costs["params"] < report.pick.costs["params"]
 
 
-WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
-    (
-        ("--baseline", "SmolLM2-135M", "--max-train-bytes", "1GB"),
-        ("the baseline SmolLM2-135M needs", TRAINING),
-    ),
-    (
-        ("llama", "--max-train-flops", "1e5", "--train-tokens", "1B"),
-        ("give at least 6e+09, or fewer --train-tokens",),
-    ),
-    (
-        ("llama", "--max-train-flops", "1e19", "--train-tokens", "100T"),
-        ("--max-macs is --max-train-flops 1e+19 over",),
-    ),
-    (("llama", "--max-train-flops", "0"), ("--max-train-flops must be",)),
-    *((("llama", f"--train-tokens={tokens}"), ("--train-tokens must be",)) for tokens in ("0", "-3", "none")),
-    (("llama", "--max-train-bytes", "1"), ("would have to be at least",)),
-    (("gpt2-uniform", "--max-train-bytes", "4GB"), ("known of llama, qwen3, not of gpt2-uniform",)),
-    (
-        ("llama", "--max-train-flops", "1e18", "--vocabularies", "300,400", "--text", "x.txt"),
-        ("one vocabulary",),
-    ),
-]
-
-
-@pytest.mark.parametrize(("flags", "words"), WRONG)
-def test_what_contradicts_is_one_line(flags: tuple[str, ...], words: tuple[str, ...], zerolm: Zerolm) -> None:
-    zerolm("search", *flags).refused(*words)
-
-
 def test_other_scores_say_nothing_of_it() -> None:
     report = searched(max_params="16M")
     assert not any("hidden / depth" in line or "as good as" in line for line in report.lines())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from zerolm.progress import about
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 logger = logging.getLogger("zerolm.steps")
 LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -36,7 +36,8 @@ class Steps:
         wait = PATIENCE[self._is_terminal] if patience is None else patience
         self._timer = threading.Timer(wait, self._begin)
         self._timer.daemon = True
-        self._bar: TerminalBar | None = None
+        self._bar: Progress | None = None
+        self._drawn: Step | None = None
         self._begun = self._ended = False
 
     def __enter__(self) -> Self:
@@ -52,7 +53,7 @@ class Steps:
             self._ended = True
             self._timer.cancel()
             if self._bar is not None:
-                self._bar.close()
+                self._bar.stop()
 
     def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None:
         """Say what is done now, and how much of it is done of how much where that is known."""
@@ -70,7 +71,7 @@ class Steps:
             return
         with self._lock:
             if self._bar is not None:
-                self._bar.line(text)
+                self._bar.console.print(text, markup=False, highlight=False)  # above the bar
             else:
                 print(f"zerolm: {text}", file=sys.stderr, flush=True)
 
@@ -80,15 +81,26 @@ class Steps:
                 return
             self._begun = True
             if self._is_terminal:
-                self._bar = TerminalBar()
+                self._bar = terminal_bar()
             if self._step.text:
                 self._show()
 
     def _show(self) -> None:
-        if self._bar is not None:
-            self._bar.show(self._step)
-        elif self._step.is_due():
-            print(f"zerolm: {self._step.line()}", file=sys.stderr, flush=True)
+        step = self._step
+        if self._bar is None:
+            if step.is_due():
+                print(f"zerolm: {step.line()}", file=sys.stderr, flush=True)
+            return
+        from rich.markup import escape
+
+        if step is not self._drawn:  # it takes the place of the one before
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._drawn = step
+            self._bar.add_task("", total=None, completed=step.done)
+        text = escape(step.text[:1].upper() + step.text[1:])
+        task = self._bar.task_ids[-1]
+        self._bar.update(task, description=text, completed=step.done, total=step.of or None)
 
 
 class Step:
@@ -129,58 +141,32 @@ class Step:
         return f"{share}, about {about(left)} left ..."
 
 
-class TerminalBar:
-    """The bar of ``rich``: a spinner where the duration of a step is unknown."""
+def terminal_bar() -> Progress:
+    """Return the bar of ``rich``, begun: a spinner where the duration of a step is unknown."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self._progress: Progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-        )
-        self._task: TaskID | None = None
-        self._step: Step | None = None
-        self._progress.start()
-
-    def show(self, step: Step) -> None:
-        """Show a step, which takes the place of the one before."""
-        if step is not self._step or self._task is None:
-            if self._task is not None:
-                self._progress.remove_task(self._task)
-            self._step = step
-            self._task = self._progress.add_task("", total=None, completed=step.done)
-        total = step.of or None
-        self._progress.update(self._task, description=_plain(step.text), completed=step.done, total=total)
-
-    def line(self, text: str) -> None:
-        """Print a line above the bar, which stays."""
-        self._progress.console.print(text, markup=False, highlight=False)
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text[:1].upper() + text[1:])
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+    )
+    bar.start()
+    return bar
 
 
 class OneLine(logging.Handler):

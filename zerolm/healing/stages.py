@@ -18,7 +18,7 @@ from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
 from zerolm.healing.request import HealRequest
 from zerolm.healing.result import CarvedAndHealed, Healed
-from zerolm.io.files import parse_json, read_text, store, write_json
+from zerolm.io.files import parse_json, read_text, replacing, write_json
 from zerolm.io.folders import check_new, work_folder
 from zerolm.io.plain import as_plain, checked
 from zerolm.planning.part_costs import StoredCosts
@@ -150,7 +150,8 @@ def _carved(
     child = carve(opened[1].place, size, stages.methods, place, **running).child
     if earlier is not None:
         child = _rebased(out, opened[1].root, earlier, child)
-    store({file: json.dumps(as_plain(child))})
+    with replacing(file) as written:
+        written.write(json.dumps(as_plain(child)).encode())
     return child
 
 

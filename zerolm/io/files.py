@@ -8,8 +8,8 @@ import logging
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -54,15 +54,6 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def store(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files, each appearing complete and none before all are written."""
-    with ExitStack() as stack:
-        for path, content in contents.items():
-            file = stack.enter_context(replacing(path))
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
 
 
 def read_text(path: Path, most: int) -> str:

@@ -12,23 +12,22 @@ from zerolm.settings.request import setting
 DTYPES: Final = ("auto", "bfloat16", "float32")
 
 
-def device(**more: Any) -> Any:
-    """Return a field that declares where networks run."""
-    help_ = "device: cpu, cuda, cuda:1, mps, or auto (CUDA if available, else the CPU)"
-    return setting("text", "auto", help_, metavar="NAME", **more)
-
-
-def dtype(auto: str = "float32", **more: Any) -> Any:
+def dtype(auto: str = "float32") -> Any:
     """Return a field that declares the type of products; ``auto`` says what that means."""
     help_ = f"type of matrix products; sums are at least float32; auto is {auto}"
-    return setting("text", "auto", help_, choices=DTYPES, **more)
+    return setting("text", "auto", help_, choices=DTYPES)
 
 
 @dataclass(frozen=True)
 class RunningRequest:
     """The device, and the type in which matrices are multiplied."""
 
-    device: str = device()
+    device: str = setting(
+        "text",
+        "auto",
+        "device: cpu, cuda, cuda:1, mps, or auto (CUDA if available, else the CPU)",
+        metavar="NAME",
+    )
     dtype: str = dtype()
 
     def check(self) -> None:

@@ -78,10 +78,10 @@ def axis(
     return Axis(low - room, high + room, name, False, form)
 
 
-def from_zero(values: Iterable[float], name: str, form: Callable[[float], str] = amount) -> Axis:
+def from_zero(values: Iterable[float], name: str) -> Axis:
     """Return a linear axis that begins at 0, or at the lowest value where that lies below."""
     numbers = [0.0, *values]
-    return Axis(min(numbers), axis(numbers, name, wide=LINEAR).high, name, False, form)
+    return Axis(min(numbers), axis(numbers, name, wide=LINEAR).high, name)
 
 
 @dataclass(frozen=True, slots=True)

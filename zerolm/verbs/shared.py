@@ -46,10 +46,10 @@ def backend(**more: Any) -> Any:
     return setting("text", "loky", help_, choices=("loky", "ray"), **more)
 
 
-def parent(by_place: bool = True, **more: Any) -> Any:
+def parent(**more: Any) -> Any:
     """Return a field for a checkpoint to read."""
     help_ = "checkpoint folder, GGUF file, or hub model (owner/name)"
-    return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
+    return setting("path", REQUIRED, help_, by_place=True, metavar="PARENT", **more)
 
 
 def like(**more: Any) -> Any:

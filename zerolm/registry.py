@@ -78,8 +78,10 @@ class Registry(Generic[Value]):
         self.load_plugins()
         return list(self._entries)
 
-    def entries(self) -> list[Entry[Value]]:
-        self.load_plugins()
+    def entries(self, plugins: bool = True) -> list[Entry[Value]]:
+        """Return all entries; without ``plugins`` those that are there already."""
+        if plugins:
+            self.load_plugins()
         return list(self._entries.values())
 
     def load_plugins(self) -> None:

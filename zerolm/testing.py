@@ -52,12 +52,8 @@ def check_score(name: str, **options: Any) -> None:
         alone = [score.of(architecture) for architecture in drawn]
         _demand(title, _close(scores, alone), f"the same scores alone as among others {where}")
         if isinstance(score, ClosedForm):
-            turned = score.of_many([_turned(architecture) for architecture in drawn])
+            turned = score.of_many([replace(one, layers=one.layers[::-1]) for one in drawn])
             _demand(title, _close(scores, turned), f"the same scores whatever the order of layers {where}")
-
-
-def _turned(architecture: Architecture) -> Architecture:
-    return replace(architecture, layers=architecture.layers[::-1])
 
 
 def _close(one: Any, other: Any) -> bool:

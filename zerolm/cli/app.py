@@ -30,7 +30,6 @@ LONGEST: Final = 4000
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _show_warning

@@ -36,7 +36,11 @@ def command_help(request: type[Request], further: Mapping[str, tuple[Setting, ..
         parts += [Text(""), Text(request.notes)]
     pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
     if request.examples:
-        pages.append(_panel("Examples", _examples(request.examples)))
+        lines = [
+            Group(Text(line, style=FLAG), Padding(Text(what, style=QUIET), (0, 0, 0, 2)))
+            for line, what in request.examples
+        ]
+        pages.append(_panel("Examples", Group(*lines)))
     if arguments:
         rows = [(Text(_placed(setting), style=WORD), _described(setting)) for setting in arguments]
         pages.append(_panel(PLACED, _rows(rows)))
@@ -117,15 +121,6 @@ def _rows(rows: Iterable[tuple[Text, Text]], left: int = LEFT) -> Table:
     for word, text in rows:
         table.add_row(word, text)
     return table
-
-
-def _examples(examples: Iterable[tuple[str, str]]) -> Group:
-    return Group(
-        *(
-            Padding(Group(Text(line, style=FLAG), Padding(Text(what, style=QUIET), (0, 0, 0, 2))), 0)
-            for line, what in examples
-        )
-    )
 
 
 def _panel(title: str, content: Table | Group) -> Panel:

@@ -125,7 +125,6 @@ class Step:
         return True
 
     def log(self) -> None:
-        """Log that the step is over, and how long it took."""
         if self.text:
             logger.info("%s took %.2f s", self.text, time.monotonic() - self._start)
 

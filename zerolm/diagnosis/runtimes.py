@@ -100,12 +100,8 @@ class Runtime:
         return family.name in self.ffn_derived
 
 
-def _runtimes() -> dict[str, Runtime]:
-    document = parse_json(files("zerolm.diagnosis").joinpath(FILE).read_text("utf-8"))
-    return {name: Runtime.of(name, entry) for name, entry in document.items()}
-
-
-RUNTIMES: Final = _runtimes()
+_DOCUMENT = parse_json(files("zerolm.diagnosis").joinpath(FILE).read_text("utf-8"))
+RUNTIMES: Final = {name: Runtime.of(name, entry) for name, entry in _DOCUMENT.items()}
 TRANSFORMERS: Final = RUNTIMES["transformers"]
 LLAMA_CPP: Final = RUNTIMES["llama.cpp"]
 SERVERS: Final = tuple(RUNTIMES[name] for name in ("vLLM", "SGLang", "TensorRT-LLM", "MLX"))

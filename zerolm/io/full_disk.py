@@ -25,7 +25,6 @@ class DiskFull(OSError, ValueError):
         super().__init__(f"{str(place)!r} cannot be written: {reason(place, needed, least=least)}")
 
     def at(self, place: Path) -> DiskFull:
-        """Return the same error of another place."""
         return DiskFull(place, self.needed, least=self.least)
 
 

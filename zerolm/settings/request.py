@@ -169,7 +169,6 @@ class Request:
 
     @classmethod
     def by_place(cls) -> tuple[Setting, ...]:
-        """Return the settings that Python takes by place."""
         return tuple(row.setting for row in declared_by(cls) if row.by_place)
 
     @classmethod

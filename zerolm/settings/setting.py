@@ -416,7 +416,6 @@ def _several(setting: Setting) -> str:
 
 
 def _one(setting: Setting) -> str:
-    """Return one number in words: integer from 1 to 64."""
     one = _several(setting).removesuffix("s")
     low = "" if setting.low is None or setting.is_positive else _plain(setting.low)
     high = "" if setting.high is None else _plain(setting.high)

@@ -86,7 +86,6 @@ def body(sheet: Sheet, level: int = 3) -> str:
 
 
 def table_html(sheet: Sheet) -> str:
-    """Return the table of a sheet; nothing where it has none."""
     if not sheet.rows:
         return ""
     return pairs_html(sheet.rows) if sheet.kind == "pairs" else table(sheet.head, sheet.rows, sheet.kind)

@@ -73,7 +73,6 @@ class Sheet:
 
 
 def pairs(title: str, rows: Iterable[tuple[str, str]], on: Collection[str] = (PAGE, TERMINAL)) -> Sheet:
-    """Return a sheet of names with their values."""
     return Sheet(title, rows=list(rows), kind="pairs", on=on)
 
 

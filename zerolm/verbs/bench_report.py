@@ -39,7 +39,6 @@ class BenchReport(Report):
 
     @property
     def sections(self) -> list[Section]:
-        """Return the benchmarks, each in each of its views, with the rows of its scores."""
         return self.comparison.sections
 
     def to_json(self) -> dict[str, Any]:

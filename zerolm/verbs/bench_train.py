@@ -305,7 +305,8 @@ class LabelsReport(TrainedLabels, Report):
         return f"{len(self.architectures)} architectures of {self.benchmark['space']}, {tokens:,} tokens each"
 
     def lines(self) -> list[str]:
-        taus, noise = self._taus(), self.noise
+        noise, agreement = self.noise, {name: tau for name, tau in self.agreement.items() if tau is not None}
+        taus = ", ".join(f"{name.replace('_', ' ')} {tau:.3f}" for name, tau in agreement.items())
         ends = {"best": self.ordered[0], "worst": self.ordered[-1]}
         lines = [self.title, *(f"{end}: {one.shape}: loss {one.loss:.4f}" for end, one in ends.items())]
         lines += [f"tau-b with the losses: {taus}"] if taus else []
@@ -313,11 +314,6 @@ class LabelsReport(TrainedLabels, Report):
             runs = f"{noise.runs} runs of {noise.networks}"
             lines.append(f"noise: deviation {noise.deviation:.4f}, ceiling of tau-b {noise.tau:.3f} ({runs})")
         return lines
-
-    def _taus(self) -> str:
-        """Return how scores that saw no label agree with the losses; nothing where all losses are equal."""
-        taus = {name: tau for name, tau in self.agreement.items() if tau is not None}
-        return ", ".join(f"{name.replace('_', ' ')} {tau:.3f}" for name, tau in taus.items())
 
     def heading(self) -> Heading:
         task = self.benchmark["task"]
@@ -355,7 +351,6 @@ class LabelsReport(TrainedLabels, Report):
         return Linked([plot], [one.shape for one in ordered], "Architectures", [("body parameters", sizes)])
 
     def _table(self, most: int, where: tuple[str, ...]) -> Sheet:
-        """Return the architectures of the lowest losses, and how many there are besides."""
         rows: list[Row] = [
             [
                 one.shape,

@@ -63,7 +63,6 @@ class CalibrationReport(Report):
         return f"{'higher' if self.calibration.labels.higher_is_better else 'lower'} is better"
 
     def _judged(self) -> list[str]:
-        """Return its results on hidden labels, compared with scores that saw none."""
         judgement = self.judgement
         if judgement.tau is None:
             return ["too few labels, or too alike, to judge it on hidden ones"]
@@ -116,7 +115,6 @@ class CalibrationReport(Report):
         return [*sheets, Sheet("What it consists of", sentences=nothing, parts=parts, on=(PAGE,))]
 
     def _taus(self) -> list[Bars]:
-        """Return tau-b of it and of the baselines as bars; nothing where it could not be judged."""
         tau, deviation = self.judgement.tau, self.judgement.deviation
         if tau is None:
             return []
@@ -130,7 +128,6 @@ class CalibrationReport(Report):
         return [Bars(TAU, x, rows)]
 
     def _parts(self) -> list[Sheet]:
-        """Return the parts of the calibration: an alpha, weights of the methods, features, a dictionary."""
         fitted = self.calibration
         parts = [Sheet(sentences=[f"alpha {fitted.alpha.alpha:g}"])] if fitted.alpha else []
         features = fitted.predictor.shares() if fitted.predictor else {}

@@ -154,7 +154,6 @@ class CarveSettings(Request):
         return StoredCosts(**conditions) if is_stored else CostModel(**conditions)
 
     def _check_alone(self) -> None:
-        """Refuse settings that the recipe already contains."""
         values = values_of(self.size) | values_of(self.methods)
         for item in (*settings_of(SizeRequest), *settings_of(MethodRequest)):
             if item.name not in ("text", "text_field") and values[item.name] != item.default:
@@ -243,7 +242,6 @@ class CarvingReport(CarvedAndHealed, Report):
         ]
 
     def _outcome(self) -> list[str]:
-        """Return lines on what was pruned, what is lost by that, and the proof."""
         losses = ", ".join(f"{name.replace('_', ' ')} {loss:.3g}" for name, loss in self.losses.items())
         pruned = [
             f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"

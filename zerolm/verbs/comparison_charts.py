@@ -206,7 +206,6 @@ def _regret_lines(section: Section) -> Iterator[tuple[str, str, str, list[float]
 
 
 def unit(section: Section) -> str:
-    """Return the metric and its direction."""
     better = "higher" if section.truth.is_higher_better(section.metric) else "lower"
     return f"{short(section.metric, 24)} ({better} is better)"
 

@@ -160,13 +160,17 @@ class FamilyReport(Shown):
         others = _given({**as_plain(family.config), "sizes": None, "only": None})
         fields = [(name, json.dumps(value)) for name, value in others.items()]
         fields += [(name, f"only {json.dumps(value)} is read") for name, value in family.config.only.items()]
+        listed = [
+            (one.name, f"{', '.join(one.of_family(family)) or 'not listed'} ({one.dated})")
+            for one in _runtimes()
+        ]
         more = Sheet("Tensors", ["role", "axes", "there", Cell("name", "shape")], tensors)
         return [
             pairs("Cuts", self._cuts()),
             Sheet("Sizes", ["size", "field", "default", "also called"], sizes),
             pairs("Other fields", fields),
             *([more] if tensors else []),
-            pairs("Runtimes", self._listed()),
+            pairs("Runtimes", listed),
         ]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -174,7 +178,6 @@ class FamilyReport(Shown):
         return [as_plain(pattern) for pattern in (*tensors.body, *tensors.head)]
 
     def _cuts(self) -> list[tuple[str, str]]:
-        """Return the kinds of units, each with whether it can be cut, or why not."""
         row, cut = family_row(self.family), self.family.cut
         cuts = row["cuts"]
         reasons = {"hidden": cut.hidden_note} if row["counted"] else {}
@@ -188,13 +191,6 @@ class FamilyReport(Shown):
             *([("note", cut.note)] if "heads" in cuts else []),
             ("gguf", f"as {gguf.architecture}" if gguf else "no"),
             ("types", "yes" if row["types"] else "no"),
-        ]
-
-    def _listed(self) -> list[tuple[str, str]]:
-        """The classes that each runtime lists of the family, and its version."""
-        each = ((runtime, runtime.of_family(self.family)) for runtime in _runtimes())
-        return [
-            (runtime.name, f"{', '.join(names) or 'not listed'} ({runtime.dated})") for runtime, names in each
         ]
 
 

@@ -99,7 +99,6 @@ class HealingReport(Healed, Report):
 
     @property
     def how(self) -> str:
-        """Return the trained weights and the number of tokens, in words."""
         training = self.training
         weights = f"adapters of rank {training.lora}" if training.lora else "all weights"
         weights = f"the weights of each {training.only} alone" if training.only else weights
@@ -112,7 +111,6 @@ class HealingReport(Healed, Report):
 
     @property
     def gains(self) -> str:
-        """Return the measures before and after in a line."""
         before, after = self.losses["before"], self.losses["after"]
         parts = (
             f"{name} {_shown(name, loss)} to {_shown(name, after[name])}" for name, loss in before.items()

@@ -98,8 +98,10 @@ class InitSettings(Request):
     force: bool = setting("flag", False, "replace an earlier folder of `init` that holds no training run")
 
     def run(self, progress: Progress = silent) -> InitReport:
+        from zerolm.cost_columns import TRAINING
         from zerolm.io.files import write_json
         from zerolm.io.folders import check_new, new_folder
+        from zerolm.pretraining import HELD, TrainedCosts
 
         check_new(Path(self.out), self.force)
         name, config, architecture, tokens = _architecture_of(self.architecture)
@@ -107,7 +109,10 @@ class InitSettings(Request):
         how = self._how(architecture, self.train_tokens or tokens)
         copied = _tokenizer_files(self.tokenizer, sizes.vocab)
         script = Path(__file__).parent.parent / "training" / "from_scratch.py"
-        memory = _train_bytes(config["model_type"], architecture, sizes.vocab, self.length)
+        held, memory = HELD.get(config["model_type"]), None
+        if held is not None:
+            costs = TrainedCosts(self.length, sequences=SEQUENCES, vocab=sizes.vocab, held=held)
+            memory = costs.of(architecture)[TRAINING]
         report = InitReport(self.out, name, len(copied) > 0, memory, how)
         texts = {SCRIPT: script.read_text("utf-8"), "README.md": report.readme(), **copied}
         with new_folder(Path(self.out), self.force) as folder:
@@ -200,17 +205,6 @@ def _decoder_sizes(config: Mapping[str, Any], length: int) -> ModelSizes:
             f"{called('length')} {length:,} is more than the {most:,} positions of the configuration"
         )
     return sizes
-
-
-def _train_bytes(kind: str, architecture: Architecture, vocab: int, length: int) -> int | None:
-    """Return bytes of training on one device with eight sequences at once; None where they are not known."""
-    from zerolm.cost_columns import TRAINING
-    from zerolm.pretraining import HELD, TrainedCosts
-
-    if kind not in HELD:
-        return None
-    costs = TrainedCosts(context=length, sequences=SEQUENCES, vocab=vocab, held=HELD[kind])
-    return costs.of(architecture)[TRAINING]
 
 
 def _tokenizer_files(folder: str | None, vocab: int) -> dict[str, str]:

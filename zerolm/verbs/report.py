@@ -146,7 +146,6 @@ class Report(Shown):
         """Return the first lines of the page."""
 
     def finding(self) -> str:
-        """Return the lines as sentences, for the heading."""
         return " ".join(map(sentence, self.lines()))
 
     def to_json(self) -> dict[str, Any]:

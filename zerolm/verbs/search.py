@@ -54,7 +54,6 @@ class TrainingBudgets:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether something of training is a budget."""
         return self.max_train_flops is not None or self.max_train_bytes is not None
 
     def plan(self) -> TrainingPlan | None:

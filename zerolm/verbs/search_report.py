@@ -112,7 +112,6 @@ class SearchReport(SearchResult, Report):
         )
 
     def caution(self) -> str:
-        """Return how far a score is to be trusted, as a sentence."""
         return FITTED if self.calibration else UNTRAINED
 
     def blindness(self) -> Iterator[str]:

@@ -79,7 +79,6 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
 
 
 def _counts(request: SearchSettings, space: SearchSpace, progress: Progress) -> TokenCounts:
-    """Return the tokens of the text by vocabulary; ``ValueError`` for a space without a vocabulary."""
     if not any(setting.name == "vocab" for setting in space.declared):
         raise ValueError(f"space {space.name!r} has no vocabulary to choose")
     with needing_torch("tokenizers are trained"):

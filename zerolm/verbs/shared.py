@@ -41,19 +41,16 @@ class Conditions:
 
 
 def backend(**more: Any) -> Any:
-    """Return a field for where networks are computed, several at a time."""
     help_ = "local processes (loky) or a Ray cluster (ray)"
     return setting("text", "loky", help_, choices=("loky", "ray"), **more)
 
 
 def parent(**more: Any) -> Any:
-    """Return a field for a checkpoint to read."""
     help_ = "checkpoint folder, GGUF file, or hub model (owner/name)"
     return setting("path", REQUIRED, help_, by_place=True, metavar="PARENT", **more)
 
 
 def like(**more: Any) -> Any:
-    """Return a field for the family that a model of another type is read like."""
     help_ = (
         "read a model of an unknown model_type as this family; a child is written only if its outputs "
         "match the parent's"
@@ -95,13 +92,11 @@ def field_read(name: str | None, *texts: str | None, has_another: bool = False) 
 
 
 def metric(**more: Any) -> Any:
-    """Return a field for the result of a benchmark or label file that counts."""
     help_ = "result of the file to use; default: its named or only metric"
     return setting("text", None, help_, metavar="NAME", **more)
 
 
 def data(**more: Any) -> Any:
-    """Return a field for the folders in which benchmarks are looked up by name."""
     help_ = (
         "folders of benchmark files, separated as in PATH; default: ZEROLM_DATA, else the cache and the "
         "package"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +15,7 @@ import click
 
 from zerolm.cli.complete import completion, words
 from zerolm.cli.help import SHORT, command_help
+from zerolm.registry import Entry, PluginWarning
 from zerolm.settings import Setting, nearest
 from zerolm.settings.messages import called_as
 from zerolm.settings.request import OUTPUT, PLACED, Request
@@ -151,13 +154,53 @@ def nearest_flag(word: str, possible: Iterable[str]) -> str | None:
     return f"--{near[0]}" if near else None
 
 
+TITLES: Final = {"spaces": "Settings of spaces", "scores": "Options of scores"}
+
+
 def _further(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
-    """Return the settings of spaces and scores: of those that are named for help, else of all."""
+    """Return the settings of the owners by heading: of those named where help is asked of it, else of all."""
     if not request.owners or not typed or list(typed) in (["--help"], ["-h"]):
         return {}
-    from zerolm.cli.plugin_flags import further_settings
+    from zerolm.scores import SCORES
+    from zerolm.spaces import SPACES
 
-    return further_settings(request, typed)
+    taken = {setting.name for setting in (*request.settings(), *request.output())}
+    is_help = bool({"-h", "--help"} & set(typed))
+    groups: dict[str, tuple[Setting, ...]] = {}
+    for kind in request.owners:
+        entries: list[Entry[Any]] = [*(SPACES.entries() if kind == "spaces" else SCORES.entries())]
+        if is_help:
+            titled = {f"Settings of {entry.name}": entry.options for entry in entries if entry.name in typed}
+        else:
+            titled = {TITLES[kind]: tuple(_declared(entries, taken, request.shares))}
+        for title, settings in titled.items():
+            groups[title] = tuple(s for s in settings if s.name not in taken)
+            taken |= {setting.name for setting in settings}
+    return groups
+
+
+def _declared(
+    entries: Iterable[Entry[Any]], taken: Collection[str], shared: Collection[str]
+) -> list[Setting]:
+    """Return the settings of spaces or scores, each name once, its help saying whose it is.
+
+    Names that are ``taken`` by the command itself cannot be given: a ``PluginWarning`` says so, but of those
+    that are ``shared`` with it.
+    """
+    first, owners = dict[str, Setting](), dict[str, list[str]]()
+    for entry in entries:
+        for setting in entry.options:
+            if setting.name in shared:
+                continue
+            if setting.name in taken:
+                message = (
+                    f"setting {setting.name!r} of {entry.name!r} cannot be given: it is the command's own"
+                )
+                warnings.warn(message, PluginWarning, stacklevel=2)
+                continue
+            first.setdefault(setting.name, setting)
+            owners.setdefault(setting.name, []).append(entry.name)
+    return [replace(s, help=f"{s.help} ({', '.join(owners[s.name])})") for s in first.values()]
 
 
 def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:

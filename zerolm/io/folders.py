@@ -88,6 +88,14 @@ def _lists_all(folder: Path, name: str, form: str) -> bool:
     return held <= set(map(str, files))
 
 
+def _next_to(path: Path, end: str) -> Path:
+    """Return a hidden place next to a path; ``ValueError`` where it is a link."""
+    place = path.parent / f".{path.name}.zerolm-{end}"
+    if place.is_symlink():
+        raise ValueError(f"{str(place)!r} is a link; remove it")
+    return place
+
+
 @contextmanager
 def new_folder(path: Path, force: bool) -> Iterator[Path]:
     """Yield a folder next to ``path`` to write into, renamed to ``path`` when all went well, else removed.
@@ -96,10 +104,7 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
     another is writing.
     """
     path = path.absolute()
-    work, old = (path.parent / f".{path.name}.zerolm-{end}" for end in ("part", "old"))
-    linked = next((place for place in (work, old) if place.is_symlink()), None)
-    if linked is not None:
-        raise ValueError(f"{str(linked)!r} is a link; remove it")
+    work, old = _next_to(path, "part"), _next_to(path, "old")
     if old.is_dir() and not path.exists():  # killed between the two renames below
         os.rename(old, path)
     check_new(path, force)
@@ -130,9 +135,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
     is writing it.
     """
     path = path.absolute()
-    work = path.parent / f".{path.name}.zerolm-part"
-    if work.is_symlink():
-        raise ValueError(f"{str(work)!r} is a link; remove it")
+    work = _next_to(path, "part")
     check_new_file(path, force)
     try:
         with _alone(path, work):
@@ -174,9 +177,7 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
     another process is at it.
     """
     path = path.absolute()
-    work = path.parent / f".{path.name}.zerolm-run"
-    if work.is_symlink():
-        raise ValueError(f"{str(work)!r} is a link; remove it")
+    work = _next_to(path, "run")
     check_writable(path)
     work.mkdir(exist_ok=True)
     record, file = json.loads(json.dumps(identity)), work / RUN
@@ -215,7 +216,7 @@ def scratch_folder(path: Path | None) -> Iterator[Path]:
             yield Path(folder)
         return
     path = path.absolute()
-    work = path.parent / f".{path.name}.zerolm-parts"
+    work = _next_to(path, "parts")
     with _alone(path, work):
         yield work
         shutil.rmtree(work, ignore_errors=True)

@@ -98,20 +98,13 @@ def deepseek(flops: float) -> Allocation:
     return Allocation("DeepSeek LLM", "arXiv 2401.02954", flops / OPERATIONS / tokens, tokens)
 
 
-@dataclass(frozen=True)
-class StepLaw:
-    """The peak ``rate`` of AdamW and the ``batch`` in tokens, by Step Law (Li et al., arXiv 2503.04715)."""
+def step_law(body_params: int, tokens: int) -> tuple[float, int]:
+    """Return the peak rate of AdamW and the batch in tokens by Step Law (Li et al., arXiv 2503.04715).
 
-    rate: float
-    batch: int
-
-
-def step_law(body_params: int, tokens: int) -> StepLaw:
-    """Return rate 1.79 N^-0.713 D^0.307 and batch 0.58 D^0.571, for N parameters without embeddings.
-
-    D are the tokens in all; the rate falls to 1e-5 by a cosine after 2,000 steps of warming up.
+    They are 1.79 N^-0.713 D^0.307 and 0.58 D^0.571, for N parameters without embeddings and D tokens in all;
+    the rate falls to 1e-5 by a cosine after 2,000 steps of warming up.
     """
-    return StepLaw(1.79 * body_params**-0.713 * tokens**0.307, round(0.58 * tokens**0.571))
+    return 1.79 * body_params**-0.713 * tokens**0.307, round(0.58 * tokens**0.571)
 
 
 def step_law_depth(body_params: int) -> float:

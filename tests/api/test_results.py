@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -70,25 +71,20 @@ def test_a_result_is_small_saves_loads_and_repeats(
     report.save(tmp_path / "out", force=True)
 
 
-def spoilt(document: Any) -> Iterator[Any]:
+ODD: tuple[list[Any], list[Any]] = (
+    [EVIL * 40, [EVIL], -3, None], [None, EVIL * 40, -1, [], {"a": [EVIL]}, 1e400]
+)  # fmt: skip
+
+
+def spoilt(document: Any, depth: int = 1) -> Iterator[Any]:
     """Yield documents with one value anywhere in their first levels replaced by something else."""
-    places = list(document.items()) if isinstance(document, dict) else list(enumerate(document))[:3]
-    for place, value in places:
-        for other in (None, EVIL * 40, -1, [], {"a": [EVIL]}, 1e400):
-            changed = dict(document) if isinstance(document, dict) else list(document)
-            changed[place] = other
-            yield changed
-        if isinstance(value, dict | list) and value:
-            for deeper in spoilt_once(value if isinstance(value, dict) else value[:1]):
-                changed = dict(document) if isinstance(document, dict) else list(document)
-                changed[place] = deeper if isinstance(value, dict) else [*deeper, *value[1:]]
-                yield changed
-
-
-def spoilt_once(document: Any) -> Iterator[Any]:
-    for place, _ in list(document.items()) if isinstance(document, dict) else list(enumerate(document)):
-        for other in (EVIL * 40, [EVIL], -3, None):
-            changed = dict(document) if isinstance(document, dict) else list(document)
+    places: Any = document if isinstance(document, dict) else range(min(len(document), 1 + 2 * depth))
+    for place in places:
+        value, others = document[place], list(ODD[depth])
+        if depth and isinstance(value, dict | list):
+            others += spoilt(value, depth - 1)
+        for other in others:
+            changed = copy(document)
             changed[place] = other
             yield changed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from refusals import Zerolm
 
-from zerolm.cli.complete import HOMES, KINDS, names_of, script_of
+from zerolm.cli.complete import HOMES, names_of, script_of
 from zerolm.cli.parser import flags, nearest_flag
 from zerolm.settings.request import PLACED
 from zerolm.verbs import MORE, PANELS, VERBS, commands
@@ -175,7 +175,7 @@ def test_names_that_are_completed_are_those_that_are_known() -> None:
     known = {"space": SPACES, "score": SCORES, "format": FORMATS}
     assert all(names_of(HOMES[kind]) == list(names) for kind, names in known.items())
     assert sorted(defined_names()) == sorted(proxy_names())
-    assert all(names_of(HOMES[kind]) for kind in KINDS.values())
+    assert all(map(names_of, HOMES.values()))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

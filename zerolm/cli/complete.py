@@ -20,15 +20,9 @@ HOMES: Final = {
     "space": "zerolm.spaces:SPACES",
     "score": "zerolm.scores:SCORES",
     "format": "zerolm.carving.formats:FORMATS",
-    "benchmark": "zerolm.groundtruth.cache:shipped_names",
+    "names": "zerolm.groundtruth.cache:shipped_names",
 }
-"""Where the names of each kind are."""
-KINDS: Final = {
-    **{kind: kind for kind in HOMES},
-    "names": "benchmark",
-    "benchmarks": "benchmark",
-}
-"""The kind of name that a setting takes, by the name of the setting."""
+"""Where the names are that a setting takes."""
 PLACES: Final = {
     "bash": (".local/share/zerolm/complete.bash", ".bashrc"),
     "zsh": (".local/share/zerolm/complete.zsh", ".zshrc"),
@@ -45,10 +39,9 @@ def is_asked() -> bool:
 def completion(setting: Setting, home: str = "") -> Callable[[Any, Any, str], list[str]] | None:
     """Return a function that completes the value of a setting; None where the shell completes names of files.
 
-    ``home`` is where the names are, ``module:attribute``, for a setting that ``KINDS`` lacks.
+    ``home`` is where the names are, ``module:attribute``, for a setting that ``HOMES`` lacks.
     """
-    kind = "space" if setting.metavar == "SPACE" else KINDS.get(setting.name)
-    home = home or HOMES.get(kind or "", "")
+    home = home or HOMES.get("space" if setting.metavar == "SPACE" else setting.name, "")
     if not home and not setting.choices:
         return None
 

@@ -130,8 +130,8 @@ class InitSettings(Request):
 
         costs = CostModel(context=self.length).of(architecture)
         tokens = tokens or chinchilla_tokens(costs["macs"])
-        law = step_law(costs["body_params"], tokens)
-        batch = self.batch_tokens or max(self.length, law.batch // self.length * self.length)
+        rate, step = step_law(costs["body_params"], tokens)
+        batch = self.batch_tokens or max(self.length, step // self.length * self.length)
         if self.length > batch:
             raise ValueError(f"batch_tokens {batch:,} are fewer than the {self.length:,} of one sequence")
         if batch > tokens:
@@ -146,7 +146,7 @@ class InitSettings(Request):
             "tokens": tokens,
             "length": self.length,
             "batch_tokens": batch,
-            "rate": self.rate or law.rate,
+            "rate": self.rate or rate,
             "last_rate": LAST_RATE,
             "warmup_steps": WARMUP,
             "weight_decay": DECAY,

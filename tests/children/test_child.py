@@ -73,9 +73,7 @@ def test_a_wrong_weight_on_the_disk_is_found(wrong: str, dtype: str, tmp_path: P
 
 FLOORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "neurons": ("llama", {"keep_ffn": 0.25, "multiple_of": 41}, "no size is left"),
-    "no ways": ("llama", {"keep_ffn": 0.5, "tensor_parallel": 0}, "must be at least 1, not 0"),
     "no space": ("llama", {"space": "foo"}, "space 'foo' is not known"),
-    "a share as a number": ("llama", {"budgets": {"max_params": 0.8}}, "neither an integer nor a share"),
     "no format": ("llama", {"keep_ffn": 0.5, "form": "onnx"}, "format 'onnx' is not known"),
     "tokens without end": ("llama", {"keep_ffn": 0.5, "text": "random", "sequences": 10**12}, "at most"),
     "a seed without end": ("llama", {"keep_ffn": 0.5, "seed": 2**70}, "the seed must lie"),

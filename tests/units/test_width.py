@@ -251,7 +251,6 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "nothing": ("llama", {"keep_hidden": 0}, r"must lie in \(0, 1\], not 0"),
     "nearly all": ("llama", {"keep_hidden": 0.999}, "nothing would be cut: --keep-hidden 0.999 of 48"),
     "gemma2": ("gemma2", {"keep_hidden": 0.5}, "hidden cannot be cut here: norms on the outputs"),
     "gpt2": ("gpt2", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class derives"),

@@ -32,7 +32,7 @@ def carve(parent: str | Path, out: str | Path | None = None, *, form: str = "hf"
     return carving.carve(parent, size, methods_of(size, methods), place, **running)
 
 
-def refused(parent: Path, words: str, **flags: Any) -> str:
+def refused(parent: Path, words: str | None, **flags: Any) -> str:
     """Return the one line in which a carving into ``child``, next to the parent, is refused."""
     child = parent.parent / "child"
     with pytest.raises(ValueError, match=words) as failed:

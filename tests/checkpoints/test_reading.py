@@ -161,15 +161,6 @@ def test_links_out_of_the_folder(tmp_path: Path) -> None:
         Checkpoint.open(folder)
 
 
-def test_snapshots_of_the_hub_are_links_to_blobs(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "snapshots" / "abc", "llama")
-    (tmp_path / "blobs").mkdir()
-    for path in list(folder.iterdir()):
-        path.rename(tmp_path / "blobs" / path.name)
-        path.symlink_to(Path("../../blobs") / path.name)
-    assert Checkpoint.open(folder).other_files() == [Path("generation_config.json")]
-
-
 def test_what_a_child_takes_over(tmp_path: Path) -> None:
     folder = saved(tmp_path, "bert")
     kept = ["LICENSE.txt", "chat_template.jinja", "tokenizer.json", "vocab.txt"]

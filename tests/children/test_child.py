@@ -113,7 +113,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_configurations(case: str, tmp_path: Path) -> None:
     parent = configured(saved(tmp_path / "parent", "llama"), **HOSTILE[case])
-    refused(parent, "", keep_ffn=0.5, text="random", sequences=8, length=16)  # each in words of its own
+    refused(parent, None, keep_ffn=0.5, text="random", sequences=8, length=16)  # each in words of its own
 
 
 def test_a_child_of_transformers_needs_no_gguf() -> None:

@@ -18,13 +18,12 @@ from transformers import AutoModel
 import zerolm
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import stock_tokenizer
-from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.corpus import Sequences, batch_of
 from zerolm.text.documents import read_text
 from zerolm.text.line_corpus import PADDING, LineCorpus, without_padding
 from zerolm.text.pairs import sentences_of
 from zerolm.training.learner import Objective, Student
-from zerolm.training.losses import relative_mse
 from zerolm.training.teacher import LiveTeacher
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
@@ -160,12 +159,6 @@ def test_columns_of_padding_alone_go() -> None:
     inputs = without_padding(torch.tensor([[3, 4, PADDING, PADDING], [5, 6, 7, PADDING]]))
     assert inputs["input_ids"].tolist() == [[3, 4, 0], [5, 6, 7]]
     assert inputs["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
-
-
-def test_distances_of_embeddings() -> None:
-    a, b = torch.tensor([[3.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.0], [-2.0, 2.0]])
-    assert float(MEAN.distances(a, b).mean()) == pytest.approx(0.5)
-    assert float(relative_mse([a], [a])) == 0.0
 
 
 def test_what_has_no_embeddings_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tiny import model
 from zerolm.checkpoints.sentences import MODES
 from zerolm.evaluation.readers import InMemory
 from zerolm.evaluation.text_judge import JudgedPassages
-from zerolm.networks.pooling import TokenPooling, cosine_distances
+from zerolm.networks.pooling import TokenPooling
 from zerolm.passes import divergence
 from zerolm.passes.divergence import kl, surprises
 from zerolm.passes.outputs import SPANS, NextTokens, embeddings, logits_of
@@ -68,12 +68,6 @@ def test_its_gradient_is_the_difference_of_probabilities(monkeypatch: pytest.Mon
     kl(theirs, ours).sum().backward()
     wanted = ours.detach().softmax(-1) - theirs.softmax(-1)
     torch.testing.assert_close(ours.grad, wanted, atol=1e-6, rtol=1e-4)
-
-
-def test_the_distance_is_one_less_the_cosine() -> None:
-    a, b = logits(6, 5, seed=0), logits(6, 5, seed=1)
-    torch.testing.assert_close(cosine_distances(a, b), 1 - torch.cosine_similarity(a, b, dim=-1))
-    assert (cosine_distances(a, a) == 0).all()
 
 
 def test_perplexity_and_divergence() -> None:

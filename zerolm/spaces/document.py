@@ -40,7 +40,7 @@ def from_document(document: Any) -> Architecture:
 
 
 def task_of(architecture: Architecture) -> Task:
-    """Return what the network of an architecture predicts, by its space or its family."""
+    """Return the task of an architecture's network, which its space or its family determines."""
     name, _, family = architecture.space.partition(":")
     return family_named(family).task if family else SPACES[name].task
 

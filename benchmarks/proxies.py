@@ -30,7 +30,7 @@ from zerolm.groundtruth.truth import thinned
 from zerolm.io.files import cache_folder
 from zerolm.lab.zero_cost import Proxy, find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
-from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.lab.zero_cost.passes import NEEDS, Protocol
 from zerolm.lab.zero_cost.result import RankedProxies

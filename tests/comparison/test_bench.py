@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from refusals import Zerolm
 
-from zerolm.comparison import section
+from zerolm.comparison import bench as module
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import ScoreRow
 from zerolm.scores import WholeScore
@@ -110,7 +110,7 @@ def test_a_score_that_fails_is_left_out(
     values: list[float] | None, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of a plug-in may: the others are compared all the same."""
-    make = section.make_score
+    make = module.make_score
 
     def broken(name: str, **options: object) -> object:
         if name != "depth":
@@ -123,7 +123,7 @@ def test_a_score_that_fails_is_left_out(
 
         return WholeScore("depth", lambda _: 0.0, "a test", many=many)
 
-    monkeypatch.setattr(section, "make_score", broken)
+    monkeypatch.setattr(module, "make_score", broken)
     (only,) = bench(["pit_vit"], data=str(data_folder), draws=20).sections
     reason = "KeyError: 'no such\\nlayer'" if values is None else "ValueError: it does not give one finite"
     assert list(only.left_out) == ["depth"]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerolm.groundtruth.directions import HIGHER, LOWER, TURNING, known_direction
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -20,7 +19,7 @@ from zerolm.groundtruth.reader import (
     read_csv,
     views,
 )
-from zerolm.groundtruth.truth import check
+from zerolm.groundtruth.truth import HIGHER, LOWER, TURNING, check, known_direction
 
 GOOD = """\
 id,space,architecture.n_layer,architecture.d_model,architecture.d_inner,architecture.n_head,\

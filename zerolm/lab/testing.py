@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from zerolm.lab.zero_cost import find_proxy
-from zerolm.lab.zero_cost.compute import numbers
+from zerolm.lab.zero_cost.job import numbers
 from zerolm.lab.zero_cost.passes import NEEDS, Need, Passes
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.lab.zero_cost.result import Mode

@@ -15,9 +15,9 @@ from networks_small import batch_for, made
 
 from zerolm.lab.testing import check_proxy
 from zerolm.lab.zero_cost import find_proxy, proxy, proxy_names
-from zerolm.lab.zero_cost.compute import compute, costs, numbers
+from zerolm.lab.zero_cost.job import compute, costs, numbers
 from zerolm.lab.zero_cost.passes import COSTS, NEEDS, Look, Passes, Protocol
-from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.record import Clock
 from zerolm.lab.zero_cost.registry import PROXIES, Proxy
 
 SCRIPT = """

@@ -26,10 +26,9 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets import slicing
-from zerolm.lab.subnets.draws import drawn_sizes
 from zerolm.lab.subnets.judging import Judging, judged_by, judged_text, share_right, under_attack
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
-from zerolm.lab.subnets.slicing import cuts_of, digest_of, slice_parent, space_of
+from zerolm.lab.subnets.slicing import cuts_of, digest_of, drawn_sizes, slice_parent, space_of
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.planning.part_costs import Choices, PartCosts

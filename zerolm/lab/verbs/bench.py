@@ -45,7 +45,7 @@ class ProxyBenchSettings(BenchSettings):
             from zerolm.comparison.results import Comparison
             from zerolm.lab.verbs.bench_report import ProxyBenchReport
             from zerolm.lab.zero_cost.measure import ProxyRequest, measuring
-            from zerolm.verbs.comparison_sheets import tokens_of
+            from zerolm.lab.zero_cost.result import tokens_of
         measured: list[Measured] = []
         store = None if self.store is None else Path(self.store)
         request = ProxyRequest(self.proxies, self.text, jobs=self.jobs, store=store)

@@ -15,13 +15,13 @@ from zerolm.comparison.document import from_document
 from zerolm.comparison.results import Comparison
 from zerolm.comparison.standings import label_free, row_of
 from zerolm.io.plain import as_plain, checked
-from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
+from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies, tokens_of
 from zerolm.settings.messages import plural
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.statistics import agreement, defined
-from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, tokens_of, write_tables
+from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, write_tables
 from zerolm.verbs.report import Report
 
 RHO: Final = "Spearman's rho with the number of parameters"

@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.record import WORD, Look, Need, RowSums
+from zerolm.lab.zero_cost.passes.record import WORD, Clock, Look, Need, RowSums
 from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
 from zerolm.registry import plugged

@@ -196,21 +196,17 @@ class Comparison:
     def rows(self) -> list[ScoreRow]:
         return [row for section in self.sections for row in section.rows]
 
-    @property
-    def by_truth(self) -> list[list[Section]]:
-        """Return the sections of each benchmark: its views."""
-        return [list(group) for _, group in groupby(self.sections, lambda section: id(section.truth))]
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm bench run --json`` prints it.
 
         ``benchmarks`` are the files that were read, with the one result that counted, and the number of
         ``sections`` that are of each.
         """
+        by_truth = groupby(self.sections, lambda section: id(section.truth))
         return {
             "rows": [row.to_json() for row in self.rows],
             "sections": [section.to_json() for section in self.sections],
-            "benchmarks": [_benchmark(sections) for sections in self.by_truth],
+            "benchmarks": [_benchmark(list(views)) for _, views in by_truth],
             **({"note": self.note} if self.note else {}),
         }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerolm.architecture import Architecture, Floats, Ints
+from zerolm.architecture import Floats, Ints
 from zerolm.groundtruth.reader import View, chosen, locate, ranked, read, views
 from zerolm.groundtruth.truth import GroundTruth, thinned
 
@@ -66,34 +66,22 @@ def subjects(
 
 
 def runs_of(subject: Subject) -> tuple[Floats, Ints]:
-    """Return the results (m,) of all runs, higher is better, and a label (m,) of the network of each."""
-    labels = repeated_networks(subject.views)
-    sign = 1.0 if subject.truth.is_higher_better(subject.metric) else -1.0
-    repeats = [
-        (sign * value, label)
-        for entry, label in zip(subject.truth.architectures, labels.tolist(), strict=True)
-        for value in entry.repeats.get(subject.metric, ())
-    ]
-    results, further = zip(*repeats, strict=True) if repeats else ((), ())
-    return np.append(subject.result, results), np.append(labels, np.array(further, np.int64))
+    """Return the results (m,) of all runs, higher is better, and a label (m,) of the network of each.
 
-
-def repeated_networks(reading: Sequence[View]) -> Ints:
-    """A label (n,) for each architecture; those that were trained as the same network share one.
-
-    Where a benchmark has a view of what was trained, that one says so: its layers in order and their
-    heads, whatever else the configuration names.
+    Architectures that were trained as the same network share a label. Where a benchmark has a view of what was
+    trained, that one says so: its layers in order and their heads, whatever else the configuration names.
     """
-    view = next((view for view in reading if view.name == "trained"), reading[0])
-    labels: dict[Hashable, int] = {}
-    return np.array(
-        [labels.setdefault(_identity(a, view.name == "trained"), len(labels)) for a in view.architectures],
-        np.int64,
-    )
-
-
-def _identity(architecture: Architecture, trained: bool) -> Hashable:
-    if not trained:
-        return json.dumps(architecture.choices, sort_keys=True)
-    heads = tuple(layer["num_operation_heads"] for layer in architecture.choices["encoder_layers"])
-    return architecture.layers, heads
+    view = next((view for view in subject.views if view.name == "trained"), subject.views[0])
+    sign = 1.0 if subject.truth.is_higher_better(subject.metric) else -1.0
+    numbers: dict[Hashable, int] = {}
+    labels, further, results = list[int](), list[int](), list[float]()
+    for architecture, entry in zip(view.architectures, subject.truth.architectures, strict=True):
+        identity: Hashable = json.dumps(architecture.choices, sort_keys=True)
+        if view.name == "trained":
+            heads = (layer["num_operation_heads"] for layer in architecture.choices["encoder_layers"])
+            identity = architecture.layers, tuple(heads)
+        labels.append(numbers.setdefault(identity, len(numbers)))
+        repeats = entry.repeats.get(subject.metric, ())
+        results += [sign * value for value in repeats]
+        further += labels[-1:] * len(repeats)
+    return np.append(subject.result, results), np.array(labels + further, np.int64)

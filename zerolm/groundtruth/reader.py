@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -255,26 +255,19 @@ def listing(data: str | None = None) -> list[Listed]:
 
     Folders that are named by ``data`` are listed alone.
     """
-    folders = data_folders(data)
-    return list(_in_folders(folders if data else dict.fromkeys((*folders, cache_folder(), SHIPPED))))
-
-
-def _in_folders(folders: Iterable[Path]) -> Iterator[Listed]:
+    folders = data_folders(data) if data else dict.fromkeys((*data_folders(data), cache_folder(), SHIPPED))
+    listed = []
     for name, path in sorted(benchmark_files(*folders).items()):
         try:
             truth = read(path)
         except ValueError as error:
-            yield Listed(name, str(path), problem=str(error))
+            listed.append(Listed(name, str(path), problem=str(error)))
             continue
         shared = set.intersection(*(set(entry.results) for entry in truth.architectures))
         metrics = [metric for metric in truth.architectures[0].results if metric in shared]
         texts = {key: text for key, text in truth.source.items() if isinstance(text, str) and is_line(text)}
-        yield Listed(
-            name,
-            str(path),
-            truth.space,
-            len(truth.architectures),
-            tuple(sorted(metrics, key=lambda metric: metric != truth.metric)),
-            texts.get("licence"),
-            texts.get("paper") or texts.get("made_by"),
-        )
+        metrics.sort(key=lambda metric: metric != truth.metric)
+        source, count = texts.get("paper") or texts.get("made_by"), len(truth.architectures)
+        licence = texts.get("licence")
+        listed.append(Listed(name, str(path), truth.space, count, tuple(metrics), licence, source))
+    return listed

@@ -101,12 +101,13 @@ def agreement(score: Floats, result: Floats) -> Agreement:
     """
     finite_pair(score, result)
     x, y = tie_ranks(score)[None], tie_ranks(result, 0.0)[None]
-    pairs = _pairs(len(score))
     difference, untied_x, untied_y = _concordance(x, y[0]), _untied(x), _untied(y)
     return Agreement(
         n=len(score),
         tau=float(correlation(difference, untied_x, untied_y)[0]),
-        tau_random_ties=float(correlation(difference, np.where(untied_x, pairs, 0), untied_y)[0]),
+        tau_random_ties=float(
+            correlation(difference, np.where(untied_x, len(score) * (len(score) - 1) // 2, 0), untied_y)[0]
+        ),
         rho=float(_rho(x, y)[0]),
     )
 
@@ -147,14 +148,10 @@ def _many(scores: Floats, result: Floats) -> tuple[Ints, Ints]:
     return tie_ranks(scores), tie_ranks(result, 0.0)[None]
 
 
-def _pairs(n: int) -> int:
-    return n * (n - 1) // 2
-
-
 def _untied(ranks: Ints) -> Ints:
     """Return the pairs (m,) that ranks (m, n) do not tie."""
-    sizes = tie_sizes(ranks)
-    return np.asarray(_pairs(ranks.shape[1]) - np.sum(sizes * (sizes - 1) // 2, axis=1))
+    n, sizes = ranks.shape[1], tie_sizes(ranks)
+    return np.asarray(n * (n - 1) // 2 - np.sum(sizes * (sizes - 1) // 2, axis=1))
 
 
 def _concordance(x: Ints, y: Ints) -> Ints:

@@ -68,8 +68,8 @@ def subjects(
 def runs_of(subject: Subject) -> tuple[Floats, Ints]:
     """Return the results (m,) of all runs, higher is better, and a label (m,) of the network of each.
 
-    Architectures that were trained as the same network share a label. Where a benchmark has a view of what was
-    trained, that one says so: its layers in order and their heads, whatever else the configuration names.
+    Architectures that were trained as the same network share a label. Where a benchmark has a view of what
+    was trained, that one says so: its layers in order and their heads, whatever else a configuration names.
     """
     view = next((view for view in subject.views if view.name == "trained"), subject.views[0])
     sign = 1.0 if subject.truth.is_higher_better(subject.metric) else -1.0

@@ -101,13 +101,12 @@ def agreement(score: Floats, result: Floats) -> Agreement:
     """
     finite_pair(score, result)
     x, y = tie_ranks(score)[None], tie_ranks(result, 0.0)[None]
-    difference, untied_x, untied_y = _concordance(x, y[0]), _untied(x), _untied(y)
+    n, difference, untied_x, untied_y = len(score), _concordance(x, y[0]), _untied(x), _untied(y)
+    pairs = np.where(untied_x, n * (n - 1) // 2, 0)
     return Agreement(
-        n=len(score),
+        n=n,
         tau=float(correlation(difference, untied_x, untied_y)[0]),
-        tau_random_ties=float(
-            correlation(difference, np.where(untied_x, len(score) * (len(score) - 1) // 2, 0), untied_y)[0]
-        ),
+        tau_random_ties=float(correlation(difference, pairs, untied_y)[0]),
         rho=float(_rho(x, y)[0]),
     )
 

@@ -108,9 +108,13 @@ BERT_WIDTHS: Final = (
     tuple((768, *smaller) for smaller in BERT_ATTENTION),
     tuple((3072, *smaller) for smaller in BERT_FFN),
 )
-for _space in (
-    LonasSpace("lonas-bert", *BERT_WIDTHS, 128, 8, ("q", "v")),
-    _llama("7b", 32, 4096, (11008, 9632, 8256, 6880, 5504), ("q", "k", "v", "gate", "up")),
-    _llama("13b", 40, 5120, (13824, 12096, 10368, 8640, 6912), ("q", "k", "v", "up")),
-):
+SPACES: Final = {
+    space.name: space
+    for space in (
+        LonasSpace("lonas-bert", *BERT_WIDTHS, 128, 8, ("q", "v")),
+        _llama("7b", 32, 4096, (11008, 9632, 8256, 6880, 5504), ("q", "k", "v", "gate", "up")),
+        _llama("13b", 40, 5120, (13824, 12096, 10368, 8640, 6912), ("q", "k", "v", "up")),
+    )
+}
+for _space in SPACES.values():
     SIZE_SPACES.add(Entry(_space.name, _space, "LoNAS (LREC-COLING 2024)"))

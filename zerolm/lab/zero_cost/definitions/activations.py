@@ -95,11 +95,10 @@ def components(passes: Passes) -> int:
     count = 0
     for linear, covariance in passes.activations.covariances.items():
         w, rows = passes.weight(linear).double(), passes.activations.rows[linear]
-        least = ROWS * min(w.shape)
-        if rows < least:
-            raise LeftOut(
-                f"{rows} tokens are too few for {min(w.shape)} principal components: {least} suffice"
-            )
+        width = min(w.shape)
+        if rows < ROWS * width:
+            enough = f"{ROWS * width} suffice"
+            raise LeftOut(f"{rows} tokens are too few for {width} principal components: {enough}")
         count += spread(output_spectrum(w, covariance))
     return count
 

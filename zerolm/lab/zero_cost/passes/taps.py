@@ -22,7 +22,7 @@ See = Callable[[int, Tensor], None]
 
 @contextmanager
 def looking(taps: Sequence[Tap], see: See) -> Iterator[None]:
-    """Within, ``see(index, tensor)`` is called whenever a tapped tensor, or the first of several, comes by."""
+    """Within, ``see(index, tensor)`` is called whenever a tapped tensor comes by, of several the first."""
 
     def hook(index: int, _: nn.Module, arguments: Any, *outputs: Any) -> None:
         (value,) = outputs or (arguments,)

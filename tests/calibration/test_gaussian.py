@@ -163,18 +163,6 @@ def test_features_that_are_all_constant_leave_the_mean() -> None:
     assert (deviation > result.std() * 0.5).all()
 
 
-@given(SEEDS)
-def test_repeated_labels_are_more_sure(seed: int) -> None:
-    """Copies of a point with equal results are fine, and their neighbourhood is the better known."""
-    features, _, result = drawn(seed)
-    again = np.concatenate([features, features]), np.concatenate([result, result])
-    once, twice = GaussianProcess.fit([features], result), GaussianProcess.fit([again[0]], again[1])
-    mean, deviation = twice.predict([features])
-    assert np.isfinite(mean).all()
-    assert deviation.mean() < once.predict([features])[1].mean()
-    assert np.abs(twice.left_out()[0] - again[1]).mean() < np.abs(once.left_out()[0] - result).mean()
-
-
 def test_equal_results_teach_nothing() -> None:
     with pytest.raises(ValueError, match="equal"):
         GaussianProcess.fit([np.arange(6.0).reshape(3, 2)], np.ones(3))

@@ -139,7 +139,6 @@ def change(old: str, new: str) -> Callable[[str], str]:
         (change("ppl,bleu", "architecture,bleu"), "in a column 'architecture' or in columns"),
         (lambda text: text.replace("architecture.", ""), "in a column 'architecture' or in columns"),
         (lambda text: text.splitlines()[0], "no rows"),
-        (lambda text: "\n".join(text.splitlines()[:2]), "at least 2"),
         (lambda _: "", "empty"),
         (lambda _: "\n\n", "empty"),
         (lambda _: "id,space,ppl", "no rows|no column"),

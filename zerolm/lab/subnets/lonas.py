@@ -99,7 +99,7 @@ def _llama(size: str, depth: int, hidden: int, ffn: Widths, adapted: tuple[str, 
 BERT_ATTENTION: Final = (
     (384,), (320,), (256,), (512,), (512,), (704,), (576,), (576,), (640,), (192,), (704, 192), (320,),
 )  # fmt: skip
-"""Widths of each layer beside the whole one, as of the FFN below."""
+"""Widths of the attention in each layer next to the whole one; the FFN follows."""
 BERT_FFN: Final = (
     (2634, 216), (2634, 181), (2627, 208), (2676, 226), (2628, 179), (2662, 175),
     (2706, 182), (2687, 169), (2616, 165), (2400, 160), (2198, 163), (1940, 150),

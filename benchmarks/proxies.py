@@ -23,8 +23,7 @@ from corpus import docstrings, seen_files
 from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH, Architecture
-from zerolm.comparison.results import ScoreRow
-from zerolm.comparison.standings import by_tau
+from zerolm.comparison.results import ScoreRow, by_tau
 from zerolm.groundtruth.reader import locate, read, views
 from zerolm.groundtruth.truth import thinned
 from zerolm.io.files import cache_folder

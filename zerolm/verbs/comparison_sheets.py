@@ -9,8 +9,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.comparison.results import Comparison, ScoreRow, Section
-from zerolm.comparison.standings import by_tau, in_own_unit, key_of, name_of, standings
+from zerolm.comparison.results import (
+    Comparison,
+    ScoreRow,
+    Section,
+    by_tau,
+    in_own_unit,
+    key_of,
+    name_of,
+    standings,
+)
 from zerolm.show.sheet import PAGE, TERMINAL, Cell, Row, Sheet, pairs
 from zerolm.show.text import show_interval, show_number, show_share
 from zerolm.statistics.bootstrap import FEWEST

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_supernets import normal
 
-from zerolm.lab.supernets.growth import diversity, grown, growths, mean_params, pca_count
+from zerolm.lab.supernets.learner import diversity, grown, growths, mean_params, pca_count
 
 SEEDS = st.integers(0, 10**6)
 

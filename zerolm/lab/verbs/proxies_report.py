@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from zerolm.comparison.document import from_document
-from zerolm.comparison.results import Comparison
-from zerolm.comparison.standings import label_free, row_of
+from zerolm.comparison.results import Comparison, label_free, row_of
 from zerolm.io.plain import as_plain, checked
 from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies, tokens_of
 from zerolm.settings.messages import plural

@@ -64,7 +64,7 @@ class Activations:
             ("fisher", network.linears, "output", self._see_gradient),
             ("codes", units, "output", self._see_code),
             ("distances", units, "output", self._see_distance),
-            ("covariances", first_ffn(network), "input", self._see_input),
+            ("covariances", first_ffn(network), "input", lambda linear, x: self.inputs[linear].add(x)),
         )
         for need, linears, side, see in places:
             self.gave[need] = defaultdict(list)
@@ -104,9 +104,6 @@ class Activations:
         active = (linear.outputs(y) > 0).sum(1).double()  # (b, f)
         pairs = active.square() + (y.shape[1] - active).square()
         self.gave["distances"][linear].append(pairs.sum(1))
-
-    def _see_input(self, linear: Linear, x: Tensor) -> None:
-        self.inputs[linear].add(x)
 
     def _see_gradient(self, linear: Linear, y: Tensor) -> None:
         """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""

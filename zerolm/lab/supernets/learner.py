@@ -1,7 +1,8 @@
 """A supernet with its losses: a path a step, principal components counted, widths grown after each epoch.
 
-Growth is after ELM (arXiv 2510.27037) and the code of its training-free sibling W-PCA. All that a run knows is in buffers, which its checkpoints hold: one that is resumed goes on with the same
-paths and grows the same neurons.
+Growth is after ELM (arXiv 2510.27037) and the code of its training-free sibling W-PCA. All that a
+run knows is in buffers, which its checkpoints hold: one that is resumed goes on with the same paths and grows
+the same neurons.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from zerolm.carving.carve import carve  # noqa: E402
 from zerolm.carving.request import Destination, Methods  # noqa: E402
-from zerolm.carving.vocabulary.sentencepiece_model import write_cut  # noqa: E402
+from zerolm.carving.vocabulary.tokenizer_files import write_cut  # noqa: E402
 from zerolm.planning.size_request import SizeRequest, VocabularyRequest  # noqa: E402
 
 ROWS = 820

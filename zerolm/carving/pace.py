@@ -11,7 +11,7 @@ import torch
 
 from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import DECODER_TOKENS
-from zerolm.carving.bits.row_losses import rows_measured
+from zerolm.carving.bits.weighed_child import rows_measured
 from zerolm.carving.loss import FINAL_TOKENS, PREDICTED
 from zerolm.carving.request import PRICES, Methods
 from zerolm.carving.vocabulary.byte_losses import LOSS_TOKENS

@@ -210,22 +210,21 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     session = carving.session
     if typing.keeps_all:
         ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
-    chosen = typing.best(losses_by(carving))
-    plan = chosen.plan
+    plan, compared, loss = typing.best(losses_by(carving))
     notes = (
         _time_note(carving.methods),
         window_note(carving.checkpoint, carving.costs),
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
-    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.compared)
+    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), compared)
     return PlannedChild(
         typing.narrowed(plan),
         optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
         notes=notes,
         typed=typed,
-        compared=chosen.loss,
+        compared=loss,
     )
 
 

@@ -49,7 +49,7 @@ def tokens() -> Tokens:
 @pytest.mark.parametrize("kind", ROUTERS)
 def test_sums_are_those_of_stock_hooks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of neurons a few tokens at a time."""
-    monkeypatch.setattr("zerolm.carving.experts.expert_neurons.AT_ONCE", 200)
+    monkeypatch.setattr("zerolm.carving.experts.expert_use.AT_ONCE", 200)
     folder, text = mixture(tmp_path / "parent", kind), tokens()
     checkpoint = Checkpoint.open(folder)
     use = expert_use(checkpoint, mapped_model(checkpoint), text, neurons=True)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from saved_mixtures import kept_in, logits_of_stock
 from transformers import AutoModelForCausalLM
 
-from zerolm.carving.experts.listed_modules import renumbered
+from zerolm.carving.experts.fewer_experts import renumbered
 
 FILE = "model.safetensors"
 BY_CHANCE: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed": 3}

@@ -20,8 +20,7 @@ from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, 
 from zerolm.carving.bits.kernels import Values, rounded
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.row_blocks import RolesByLength, types_of_any_rows, types_of_rows
-from zerolm.carving.bits.row_losses import importances_of, measured_rows
-from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild
+from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild, importances_of, measured_rows
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces

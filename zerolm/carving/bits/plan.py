@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
-from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
+from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_loss
 from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.costs import COSTS, CostModel
 from zerolm.passes.matrix_moments import Place
@@ -41,12 +41,10 @@ class TypedPlan(Planned):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the weights."""
         return self.costs["weight_bytes"]
 
     @property
     def loss(self) -> float:
-        """The predicted loss."""
         return -self.score
 
 
@@ -64,7 +62,6 @@ class Backbones:
 
     @property
     def may_remove_layers(self) -> bool:
-        """Whether layers may be removed."""
         return len(self.choices.depth) > 1
 
     def bounds(self, *, fixed: bool) -> Floats:
@@ -85,7 +82,7 @@ class Backbones:
         return best + self.stream_loss
 
     def _at_depths(self, layers: Floats) -> Floats:
-        """Return the sums over kept layers plus the losses of removed ones, (depths, n1, n2, ...)."""
+        """Return the sums over kept layers plus the losses of removed ones, at each depth."""
         order, depths = self.order, np.array(self.choices.depth)
         kept = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
         removed = self.without_layer[order]
@@ -101,7 +98,6 @@ class Backbones:
 
     @property
     def _without_layer(self) -> Floats:
-        """The losses without each layer, (layers, 1, 1, ...)."""
         return self.without_layer.reshape(-1, *(1,) * len(UNITS))
 
     def bound(self) -> float:
@@ -173,7 +169,6 @@ class Backbones:
         return Either((layer, name), tuple(sizes))
 
     def _tables(self, layer: int, kind: int | None, size: int) -> list[Options]:
-        """Return the types of the matrices of a layer with units of a kind, or without units, at a size."""
         return [
             Options((layer, role), *one.of(layer, size))
             for role, one in self.roles.items()
@@ -181,7 +176,6 @@ class Backbones:
         ]
 
     def plan(self, best: Best, at: Places | None, *, is_proven: bool) -> TypedPlan:
-        """Return the plan of a choice."""
         picks, choices = best.picks, self.choices
         kept = [layer for layer in range(self.depth) if picks.get((layer, "kept")) == 0]
         sizes: dict[int, LayerSizes] = {}
@@ -232,11 +226,8 @@ class Within:
 
     @property
     def limited(self) -> tuple[str, ...]:
-        """Return the names of the other budgets that are set."""
-        names = self.others.names
-        return tuple(
-            f"max_{name}" for name, high in zip(names, self.others.high, strict=True) if high < UNBOUNDED
-        )
+        limits = zip(self.others.names, self.others.high, strict=True)
+        return tuple(f"max_{name}" for name, high in limits if high < UNBOUNDED)
 
 
 def typed_plans(
@@ -263,7 +254,7 @@ def typed_plans(
     else:
         plans = _uniform(sides, request, within, limited=limited)
     if not plans:
-        least = min(smallest(backbones) for backbones in sides)
+        least, _ = fewest_bytes(estimates, request)
         if least <= within.bytes:
             others = ", ".join(f"--{name.replace('_', '-')}" for name in within.limited)
             raise ValueError(
@@ -336,12 +327,6 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> tuple[list
     units = [-scores for scores in unit_scores(parent, table, chosen)]
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
     return units, np.asarray(table.without_layer, np.float64), stream
-
-
-def smallest(backbones: Backbones) -> int:
-    """Return the fewest bytes of a child for this width."""
-    every = np.ndindex(backbones.choices.shape)
-    return min(least_bytes(backbones.tree(at, required_layer=0)) for at in every)
 
 
 def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, str]:

@@ -12,8 +12,7 @@ import numpy as np
 
 from zerolm.carving.experts.expert_scores import needs_tokens
 from zerolm.carving.experts.expert_selection import ExpertSelection
-from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
-from zerolm.carving.experts.gguf_mixture import GgufMixture
+from zerolm.carving.experts.gguf_mixture import FewerGgufExperts, GgufMixture
 from zerolm.carving.parent_and_request import ANYWHERE, within_budgets
 from zerolm.carving.recipe import HEADER, RecipeOfExperts, document, fields_of, reading, versions_of
 from zerolm.carving.request import Destination, Methods

@@ -18,6 +18,7 @@ from zerolm.carving.experts.expert_choice import (
     best_of_rows,
 )
 from zerolm.carving.experts.expert_count import (
+    ExpertWidth,
     check_experts,
     check_request,
     counts_of,
@@ -28,7 +29,6 @@ from zerolm.carving.experts.expert_count import (
     tried_of,
 )
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
-from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.stock_mixture import StockMixture

@@ -141,11 +141,6 @@ class Carving:
         return replace(cut, narrowing=narrowing)
 
     @property
-    def weighs_by_gradients(self) -> bool:
-        """Whether types need gradients of weights: a file's matrices are not those of modules."""
-        return self.has_types and is_rearranged(self.checkpoint.family)
-
-    @property
     def narrows(self) -> bool:
         """Whether losses determine the width of the stream."""
         size = self.size

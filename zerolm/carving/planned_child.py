@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of
+from zerolm.carving.result import EqualBytes, SpectrumRow, TypeRow, rows_of
 from zerolm.checkpoints import ledger_of
+from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
@@ -40,8 +41,9 @@ class PlannedChild:
     """A cut, its expected losses, and the way it was chosen.
 
     ``optimal``: whether it is proven to be the best by its criterion, None where nothing was planned.
-    ``rows`` are the spectrum of the stream. ``typed`` has the types of its weights. ``compared`` is the loss
-    on the tokens that compare plans, repaired and as read back, None where it was not measured.
+    ``rows`` are the spectrum of the stream. ``types`` are those of its weights, which take ``bytes``, None
+    where they are stored as in the parent; ``equal_bytes`` are other plans of these bytes. ``compared`` is
+    the loss on the tokens that compare plans, repaired and as read back, None where it was not measured.
     """
 
     cut: Cut
@@ -49,7 +51,9 @@ class PlannedChild:
     losses: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rows: Sequence[SpectrumRow] = ()
-    typed: TypedWeights | None = None
+    types: Sequence[TypeRow] = ()
+    bytes: int | None = None
+    equal_bytes: Sequence[EqualBytes] = ()
     compared: float | None = None
 
 
@@ -151,7 +155,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
         carving.destination.folder is not None,
         0 if carving.typing is None else len(carving.typing.types),
         carving.checkpoint.layout.vocab,
-        carving.weighs_by_gradients,
+        carving.has_types and is_rearranged(carving.checkpoint.family),
         session.stored_shares(),
     )
 
@@ -217,13 +221,14 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
-    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), compared)
     return PlannedChild(
         typing.narrowed(plan),
         optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
         notes=notes,
-        typed=typed,
+        types=rows_of(plan.types, carving.checkpoint),
+        bytes=plan.bytes,
+        equal_bytes=compared,
         compared=loss,
     )
 

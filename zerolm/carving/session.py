@@ -98,7 +98,6 @@ class Session:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the parent's weights."""
         return fingerprint(self.checkpoint, progress=self.progress)
 
     @cached_property
@@ -169,7 +168,6 @@ class Session:
 
     @cached_property
     def pooling(self) -> TokenPooling:
-        """The pooling of an encoder's tokens into one embedding."""
         return TokenPooling.of(self.checkpoint)
 
     @cached_property
@@ -200,7 +198,6 @@ class Session:
 
     @cached_property
     def _loss_moments(self) -> LossMoments:
-        """All results of one forward and backward pass, whose sums are cached."""
         moments = loss_moments(
             self.model,
             self.divided.fitted,
@@ -220,8 +217,8 @@ class Session:
     @property
     def _weighing(self) -> Fisher | None:
         """The Fisher information for the weights of first tokens, where the criterion needs it anyway."""
-        is_there = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
-        return self.fisher if is_there else None
+        by_loss = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
+        return self.fisher if by_loss else None
 
     def check_criterion(self) -> None:
         """Raise ``ValueError`` for a plug-in's criterion that fails on made-up tokens: before all work."""
@@ -319,7 +316,6 @@ class Session:
         return by_loss and Blocks(self.model, []).predicts
 
     def _without(self, layers: Sequence[int]) -> dict[int, float]:
-        """Return the losses without each of these layers."""
         cache = self.cache("without", self.pooling)
         rows = {layer: cache.get(f"layer-{layer}") for layer in layers}
         losses = {layer: float(row["loss"]) for layer, row in rows.items() if row is not None}
@@ -477,7 +473,6 @@ class Session:
         return self._loss.of_network(ReadBack(self._loss.blocks, typed, repaired))
 
     def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
-        """Return the tokens that plans are repaired on before the choice."""
         return self.divided.fitted.most(max(least, *(PER_COLUMN * columns_of(cut) for cut in cuts)))
 
     def done(self) -> None:
@@ -499,16 +494,14 @@ class Session:
     @cached_property
     def _compared_loss(self) -> Loss:
         """The loss of whole plans, on the tokens that compare them."""
-        return self._few_loss if self._has_all_experts else self._loss_against_whole(self._few_compared)
+        if self._has_all_experts:
+            return self._few_loss
+        return self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS))
 
     @cached_property
     def _few_loss(self) -> Loss:
-        """The loss compared with the parent to be carved, on the tokens that compare plans."""
-        return self._loss_on(self._few_compared)
-
-    @property
-    def _few_compared(self) -> Tokens:
-        return self.divided.compared.most(FINAL_TOKENS)
+        """The same, compared with the parent to be carved."""
+        return self._loss_on(self.divided.compared.most(FINAL_TOKENS))
 
     @property
     def _has_all_experts(self) -> bool:
@@ -516,10 +509,7 @@ class Session:
         return _experts(self.checkpoint.whole) == _experts(self.checkpoint)
 
     def _loss_against_whole(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens, compared with the parent with all its experts.
-
-        Its predictions of the kept tokens are compared.
-        """
+        """Return the loss compared with the parent with all experts, by its predictions of kept tokens."""
         if self._has_all_experts:
             return self._loss_on(tokens)
         whole, kept, batches = self.checkpoint.whole, self.checkpoint.kept_tokens, tokens.filled(LOSS_BATCH)
@@ -531,7 +521,6 @@ class Session:
         return Loss(blocks, self.pooling, parent=parent, rows=rows)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens, compared with the parent to be carved."""
         return Loss(Blocks(self.model, tokens.filled(LOSS_BATCH)), self.pooling)
 
     def output_of(self, network: Callable[[Blocks], CarvedNetwork]) -> Callable[[Tensor], Tensor]:
@@ -551,7 +540,6 @@ class Session:
         return output
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-        """Return the carved parent, in memory and in float32."""
         return apply_in_memory(open_model(self.checkpoint), cut, repaired)
 
 

@@ -143,7 +143,6 @@ class TypeEstimates:
         return estimates
 
     def plain(self, choices: Choices) -> PlainBytes:
-        """Return the bytes of tensors without a type for the choices of sizes."""
         depth, hidden = self.checkpoint.layout.depth, self._hidden(choices.width)
         units = [np.zeros((depth, len(counts)), np.int64) for counts in choices.units]
         layer, ends = np.zeros(depth, np.int64), 0
@@ -216,7 +215,6 @@ class TypeEstimates:
 
     @cached_property
     def measured(self) -> dict[Place, PlaceLosses]:
-        """The losses of all uncut places."""
         places = self._places
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
         results = {}
@@ -227,7 +225,6 @@ class TypeEstimates:
         return results
 
     def _measure(self, place: Place) -> Arrays:
-        """Return the fields of the losses of a place."""
         kinds, every, weighed = self.candidates(place), self._of(place), self.weighed
         of_file = every[0].stack.place
         use = weighed.uses(of_file).index(place[1])
@@ -251,7 +248,6 @@ class TypeEstimates:
         return {"error": error, "energy": energy}
 
     def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, MatrixMoments]:
-        """Return a matrix along the directions of the stream, with its moments there."""
         assert self.directions is not None
         layer, role = place
         turned = self.directions.matrix(values, role, layer, self.checkpoint)
@@ -277,7 +273,6 @@ class TypeEstimates:
     def _of_role(
         self, role: str, layers: Sequence[int], choices: Choices, by: Criterion | None
     ) -> RoleEstimates:
-        """Return the estimates of a role in the layers that have it."""
         places: list[Place] = [(layer, role) for layer in layers]
         unit = self._along(places[0]).unit
         counts = np.zeros(1, np.int64) if unit is None else np.array(choices.units[unit])

@@ -55,8 +55,6 @@ Picks = dict[Any, int]
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The choice of least loss, its ``bytes`` and ``loss``."""
-
     picks: Picks
     bytes: int
     loss: float
@@ -94,7 +92,6 @@ def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
 
 
 def least_bytes(tree: Tree) -> int:
-    """Return the fewest bytes of any choice."""
     if isinstance(tree, Options):
         return int(tree.bytes[np.isfinite(tree.loss)].min())
     of_parts = [least_bytes(part) for part in tree.parts]

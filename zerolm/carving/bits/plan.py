@@ -82,7 +82,7 @@ class Backbones:
         return best + self.stream_loss
 
     def _at_depths(self, layers: Floats) -> Floats:
-        """Return the sums over kept layers plus the losses of removed ones, at each depth."""
+        """Return the sums over kept layers plus the losses of removed ones, (depths, n1, n2, ...)."""
         order, depths = self.order, np.array(self.choices.depth)
         kept = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
         removed = self.without_layer[order]

@@ -56,7 +56,6 @@ class TypedChild:
             yield quantised(values, kind, self.weighed.importances(matrix, number), threads)
 
     def kind(self, matrix: FileMatrix) -> WeightType:
-        """Return the type of a tensor of the file."""
         return BY_NAME[self.types[matrix.stack.place]]
 
     def rounded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[Values]:
@@ -142,12 +141,10 @@ class NarrowEnds(Blocks):
 
     @cached_property
     def _embedding(self) -> Tensor:
-        """The embedding, (v, k)."""
         return self._rounded(EMBEDDING)
 
     @cached_property
     def _head(self) -> Tensor:
-        """The head, (v, k)."""
         return self._rounded(HEAD) if HEAD in self.typed.types else self._embedding
 
     def _rounded(self, place: Place) -> Tensor:
@@ -156,7 +153,6 @@ class NarrowEnds(Blocks):
 
     @cached_property
     def _norm(self) -> nn.Module:
-        """The norm before the head."""
         norm = copy.deepcopy(final_norm(self.model)).float()
         gain = next(each for each in self.typed.weighed.child.tensors() if each.role == "final_norm")
         put(norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))

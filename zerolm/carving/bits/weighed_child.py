@@ -95,7 +95,6 @@ class WeighedChild:
         return {}
 
     def along(self, matrix: FileMatrix) -> UnitsAlong:
-        """Return the units along a matrix of an uncut file."""
         first = matrix.stack.first
         key = first.role, first.info.shape, matrix.name.split(".", 2)[-1]  # without the number of the layer
         if key not in self._along:
@@ -145,7 +144,6 @@ class WeighedChild:
         return [self._along_stream(each, (layer, use)) for each, use in zip(moments, uses, strict=True)]
 
     def _along_stream(self, moments: MatrixMoments, use: Place) -> MatrixMoments:
-        """Return the moments of a matrix of the narrower stream."""
         layer, role = use
         narrowing = self.cut.narrowing
         assert narrowing is not None
@@ -209,7 +207,6 @@ class WeighedChild:
         return losses
 
     def bytes_of(self, types: Types) -> int:
-        """Return the bytes of all matrices with these types."""
         return sum(
             size_of(matrix, BY_NAME[types[place]])
             for place, every in self.matrices.items()
@@ -217,7 +214,6 @@ class WeighedChild:
         )
 
     def holds(self, kind: WeightType) -> bool:
-        """Return whether a type fits the rows of all matrices."""
         return all(kind.holds(matrix.columns) for every in self.matrices.values() for matrix in every)
 
 
@@ -233,7 +229,6 @@ def _of_kept(every: GradientMoments, number: int, along: UnitsAlong, units: Ints
 
 
 def size_of(matrix: FileMatrix, kind: WeightType) -> int:
-    """Return the bytes of a tensor of a file in a type."""
     return kind.size(matrix.columns) * matrix.rows * matrix.count
 
 

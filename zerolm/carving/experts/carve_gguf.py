@@ -56,7 +56,6 @@ class GgufExpertCarving:
 
     @cached_property
     def selection(self) -> ExpertSelection:
-        """The experts that the request or the recipe keeps."""
         costs = self.mixture.costs(self.mixture.routing.experts)
         size = within_budgets(self.size, self.methods, FORMAT, costs, costs["params"])
         of_recipe = self.recipe.experts if self.recipe else None
@@ -71,7 +70,6 @@ class GgufExpertCarving:
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
     def _check(self) -> None:
-        """Raise ``ValueError`` for an impossible request before any work."""
         criterion = self.methods.criterion
         if self.size.experts.ffn is not None:
             raise ValueError(

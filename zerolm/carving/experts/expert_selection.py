@@ -68,7 +68,6 @@ class ExpertSelection:
 
     @property
     def are_chosen_by_tokens(self) -> bool:
-        """Whether experts are chosen from tokens."""
         return self.of_recipe is None and expert_scores.needs_tokens(self.methods.criterion)
 
     @cached_property

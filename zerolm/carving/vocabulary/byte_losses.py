@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -66,13 +66,16 @@ ByIds = dict[bytes, Tensor]
 class TokenLosses:
     """The losses of vocabularies of a parent, whose ``model`` runs by layers, on ``stretches`` of a text.
 
-    Windows have at most ``length`` tokens.
+    Windows have at most ``length`` tokens. Kept are the states (t, d) behind the last layer of windows of the
+    parent's own tokens, and the embeddings (d,) of lines.
     """
 
     checkpoint: Checkpoint
     model: PreTrainedModel
     stretches: tuple[str, ...]
     length: int
+    _states: ByIds = field(default_factory=dict, init=False)
+    _embeddings: ByIds = field(default_factory=dict, init=False)
 
     @classmethod
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
@@ -108,7 +111,6 @@ class TokenLosses:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the stretches."""
         return sum(len(stretch.encode()) for stretch in self.stretches)
 
     @cached_property
@@ -220,16 +222,6 @@ class TokenLosses:
                     pairs = zip(rows, hidden.cpu(), strict=True)
                     self._states.update((row.tobytes(), each[: len(row)]) for row, each in pairs)
                 yield blocks, ids, mask, hidden
-
-    @cached_property
-    def _states(self) -> ByIds:
-        """The states behind the last layer of windows of the parent's own tokens, (t, d)."""
-        return {}
-
-    @cached_property
-    def _embeddings(self) -> ByIds:
-        """The embeddings of lines, (d,)."""
-        return {}
 
     @torch.no_grad()
     def _distance(self, kept: Ints | None) -> float:

@@ -165,7 +165,7 @@ def _settings(settings: dict[str, Any], new: Mapping[int, int], rows: int) -> di
 
 
 def write_cut(source: Path, target: Path, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-    """Write the model of ``source`` without the normal pieces that are missing in ``after``, in their order.
+    """Write a SentencePiece model without the normal pieces that are missing in ``after``, in their order.
 
     Both maps are ids by token, of the parent's tokenizer and of that with fewer tokens. Pieces of any other
     type (unknown, control, bytes, user-defined) are kept. Raises ``ValueError`` where the written pieces
@@ -192,10 +192,13 @@ def write_cut(source: Path, target: Path, before: Mapping[str, int], after: Mapp
 
 
 def opened(source: Path) -> Any:
-    """Return the parsed message of a model; ``ValueError`` where it is not one."""
-    require()
-    from sentencepiece import sentencepiece_model_pb2
-
+    """Return the parsed message of a SentencePiece model; ``ValueError`` where it is not one."""
+    try:
+        from sentencepiece import sentencepiece_model_pb2
+    except ImportError:
+        raise ModuleNotFoundError(
+            "a tokenizer.model is cut with sentencepiece and protobuf: pip install 'zerolm[gguf]'"
+        ) from None
     messages: Any = sentencepiece_model_pb2
     proto = messages.ModelProto()
     try:
@@ -205,13 +208,3 @@ def opened(source: Path) -> Any:
     if not proto.pieces:
         raise ValueError(f"{str(source)!r} is no SentencePiece model: it has no pieces")
     return proto
-
-
-def require() -> None:
-    """Raise ``ModuleNotFoundError`` where the packages for such a model are not installed."""
-    try:
-        from sentencepiece import sentencepiece_model_pb2  # noqa: F401
-    except ImportError:
-        raise ModuleNotFoundError(
-            "a tokenizer.model is cut with sentencepiece and protobuf: pip install 'zerolm[gguf]'"
-        ) from None

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
-from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_loss
+from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.costs import COSTS, CostModel
 from zerolm.passes.matrix_moments import Place
@@ -254,7 +254,7 @@ def typed_plans(
     else:
         plans = _uniform(sides, request, within, limited=limited)
     if not plans:
-        least, _ = fewest_bytes(estimates, request)
+        least = min(smallest(backbones) for backbones in sides)
         if least <= within.bytes:
             others = ", ".join(f"--{name.replace('_', '-')}" for name in within.limited)
             raise ValueError(
@@ -327,6 +327,12 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> tuple[list
     units = [-scores for scores in unit_scores(parent, table, chosen)]
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
     return units, np.asarray(table.without_layer, np.float64), stream
+
+
+def smallest(backbones: Backbones) -> int:
+    """Return the fewest bytes of a child for this width."""
+    every = np.ndindex(backbones.choices.shape)
+    return min(least_bytes(backbones.tree(at, required_layer=0)) for at in every)
 
 
 def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, str]:

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving import pace as pacing
-from zerolm.carving.amount import LEAST_TOKENS, loss_by_twice
 from zerolm.carving.loss import LOSS_BATCH, Loss
-from zerolm.carving.pace import LONG, CarvingWork, Pace, announcement, fitting
+from zerolm.carving.pace import LEAST_TOKENS, LONG, CarvingWork, Pace, announcement, fitting, loss_by_twice
 from zerolm.carving.request import MethodRequest, Methods, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.byte_losses import LOSS_TOKENS

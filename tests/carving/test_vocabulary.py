@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from zerolm.carving.vocabulary.cut_parent import check_rows
 from zerolm.carving.vocabulary.text_use import TokenUse, listed
 from zerolm.carving.vocabulary.token_table import TokenTable, last_merge
-from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
+from zerolm.carving.vocabulary.tokenizer_files import cut_document, ids_in, numbers, renumbered
 
 ROWS = 1400
 

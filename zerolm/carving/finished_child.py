@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.formats import write
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild, work_of
 from zerolm.carving.recipe import WEIGHTS, document, versions_of
@@ -142,7 +143,6 @@ def _removed_units(carving: Carving, cut: Cut) -> list[UnitRow]:
 def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     """Write the child into a new folder, and compare it, opened again, before the folder is renamed."""
     from zerolm.carving.session import Session
-    from zerolm.carving.write_child import write
     from zerolm.children.rotated import check_rotation
     from zerolm.networks.pooling import settings_notes
 
@@ -179,7 +179,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         if carving.recipe and carving.recipe.fields.written_as == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
         if has_imatrix and typed is not None:
-            from zerolm.carving.bits.written import write_imatrix
+            from zerolm.carving.bits.typed_child import write_imatrix
 
             write_imatrix(typed.weighed, folder / IMATRIX, str(session.tokens.text))
         carving.progress("reopening the child")
@@ -202,8 +202,7 @@ def _more_tokens(
 
     The gain is measured where that does not take long.
     """
-    from zerolm.carving.amount import loss_by_twice, tokens_wanted
-    from zerolm.carving.pace import LONG
+    from zerolm.carving.pace import LONG, loss_by_twice, tokens_wanted
     from zerolm.carving.session import FEWER
 
     methods, loss = carving.methods, losses.get("repaired")

@@ -16,12 +16,11 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats
-from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.loss import FINAL_TOKENS, LOSS_BATCH, Loss
-from zerolm.carving.pace import FISHER, PACED_TOKENS, SCORING, Pace, measured_pace
+from zerolm.carving.pace import FISHER, PACED_TOKENS, SCORING, Pace, inputs_of, measured_pace
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream

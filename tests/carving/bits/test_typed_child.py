@@ -23,9 +23,8 @@ from typed_models import (
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
-from zerolm.carving.bits.typed_child import TypedChild  # noqa: E402
+from zerolm.carving.bits.typed_child import TypedChild, WrittenChild  # noqa: E402
 from zerolm.carving.bits.weighed_child import WeighedChild  # noqa: E402
-from zerolm.carving.bits.written import WrittenChild  # noqa: E402
 from zerolm.carving.result import Carved  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
 from zerolm.checkpoints.gguf.header import read_gguf_header  # noqa: E402

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from saved_mixtures import mixture, sums_by_hooks
 
-from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
-from zerolm.carving.experts.expert_count import TRIED, least_lost, tried_of
+from zerolm.carving.experts.expert_count import (
+    TRIED,
+    best_by_pairs,
+    best_experts,
+    best_of_rows,
+    least_lost,
+    tried_of,
+)
 from zerolm.carving.experts.expert_scores import losses_of_neurons, neurons_by_weights
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers

@@ -13,11 +13,11 @@ import numpy as np
 from zerolm.carving.experts.expert_scores import needs_tokens
 from zerolm.carving.experts.expert_selection import ExpertSelection
 from zerolm.carving.experts.gguf_mixture import FewerGgufExperts, GgufMixture
+from zerolm.carving.formats import describe
 from zerolm.carving.parent_and_request import ANYWHERE, within_budgets
 from zerolm.carving.recipe import HEADER, RecipeOfExperts, document, fields_of, reading, versions_of
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved, LayerSize
-from zerolm.carving.write_child import describe
 from zerolm.checkpoints.gguf.configuration import SIZES
 from zerolm.checkpoints.gguf.parts import stem_of
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp, opened_by_llama_cpp

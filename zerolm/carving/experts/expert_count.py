@@ -1,4 +1,4 @@
-"""The numbers of experts, and of neurons of each, that a request keeps, and the options that it excludes."""
+"""The experts, and neurons of each, that a request keeps: how many, which, and the excluded options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Ints
+from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
 from zerolm.carving.experts.fewer_experts import NEURONS, expert_layers, with_neurons
 from zerolm.carving.experts.stock_mixture import Routing
@@ -22,6 +22,8 @@ from zerolm.planning.size_request import ALL, AUTO, WORST, SizeRequest
 from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.settings.domains import domains_of
 from zerolm.settings.units import KeptUnits
+from zerolm.solvers.maximin import best_at_worst
+from zerolm.solvers.quadratic import least_pairs
 from zerolm.statistics import TOLERANCE
 
 Costs = Mapping[str, int]
@@ -243,3 +245,65 @@ def _fault(checkpoint: Checkpoint, count: int, others: Mapping[str, str]) -> str
         f"experts of a {family.name} have their width in common with {name!r}: neurons of experts alone "
         "cannot leave"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenExperts:
+    """The experts that a layer keeps, ascending.
+
+    For choices by pairs ``loss`` is p' F p of the removed experts. For choices by domains another choice
+    would be better by at most a share of ``gap``. Both are None elsewhere.
+    """
+
+    kept: Ints
+    loss: float | None = None
+    gap: float | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is proven that no other choice is better; a choice by pairs has no proof."""
+        return self.loss is None and not self.gap
+
+
+def best_experts(scores: Floats, count: int, groups: int = 1) -> Ints:
+    """Return the ``count`` experts, ascending, with the largest sum of scores (e,), equally many per group.
+
+    Experts of a group are consecutive. The sum is separable, so the best of each group are the best choice.
+    """
+    best = best_of_rows(scores.reshape(groups, -1), count // groups, "an expert's")
+    return (best + np.arange(groups)[:, None] * (len(scores) // groups)).reshape(-1)
+
+
+def best_of_rows(scores: Floats, count: int, whose: str = "a neuron's") -> Ints:
+    """Return the ``count`` places (r, count), ascending, with the largest scores (r, n) of each row.
+
+    Ties go to the first. Raises ``ValueError``, with ``whose`` they are, for a score that is not finite.
+    """
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{whose} score is NaN or infinite: the model's activations are not finite")
+    best: Ints = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :count], axis=1)
+    return best
+
+
+def best_by_domains(scores: Floats, count: int, groups: int = 1) -> ChosenExperts:
+    """Return ``count`` experts, equal numbers from each group, with the best worst domain.
+
+    ``scores`` are (domains, e); a domain counts by the share of its sum that is kept.
+    """
+    totals = scores.sum(1, keepdims=True)
+    used = (totals > 0)[:, 0]
+    if not used.any():
+        return ChosenExperts(best_experts(scores.sum(0), count, groups))
+    best = best_at_worst(scores[used] / totals[used], count, groups)
+    return ChosenExperts(best.chosen, gap=best.gap)
+
+
+def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
+    """Return ``count`` experts, equal numbers from each group, with a small p' F p of the removed ones.
+
+    ``pairs`` F is (e, e). No exchange of two experts lowers it. Raises ``ValueError`` for a pair that is
+    not finite.
+    """
+    removed = least_pairs(pairs, len(pairs) - count, groups)
+    kept = np.setdiff1d(np.arange(len(pairs)), removed)
+    return ChosenExperts(kept, float(pairs[np.ix_(removed, removed)].sum()))

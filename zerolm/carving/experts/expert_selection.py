@@ -10,15 +10,13 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_scores
-from zerolm.carving.experts.expert_choice import (
+from zerolm.carving.experts.expert_count import (
     ChosenExperts,
+    ExpertWidth,
     best_by_domains,
     best_by_pairs,
     best_experts,
     best_of_rows,
-)
-from zerolm.carving.experts.expert_count import (
-    ExpertWidth,
     check_experts,
     check_request,
     counts_of,

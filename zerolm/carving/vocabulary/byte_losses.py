@@ -29,8 +29,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.vocabulary.tokenizer_files import plain_document
-from zerolm.carving.vocabulary.tokenizer_json import cut_document
+from zerolm.carving.vocabulary.tokenizer_files import cut_document, plain_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache, Arrays

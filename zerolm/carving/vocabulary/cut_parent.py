@@ -30,8 +30,7 @@ from zerolm.carving.vocabulary.planned_size import (
     with_measured,
 )
 from zerolm.carving.vocabulary.text_use import TokenUse, use_of
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
-from zerolm.carving.vocabulary.tokenizer_json import numbers
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, numbers
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.children.verify import distance_of, output_of

@@ -109,10 +109,7 @@ def _text_note(carving: Carving, *, is_chosen: bool) -> str:
 
 
 def _removed_units(carving: Carving, cut: Cut) -> list[UnitRow]:
-    """Return the removed units of each kind, one kind after another.
-
-    The parameters sum to the difference between parent and child.
-    """
+    """Return the removed units of each kind, whose parameters sum to the difference from the parent."""
     parent, whole = cut.parent, carving.checkpoint.whole
     if carving.size.space is not None:
         return []
@@ -198,10 +195,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
 def _more_tokens(
     carving: Carving, session: Session, cut: Cut, repaired: Repaired, losses: Mapping[str, float]
 ) -> str:
-    """Return a note on the gain from twice the tokens, where there are fewer than the parent needs.
-
-    The gain is measured where that does not take long.
-    """
+    """Return a note on the gain from twice the tokens, if too few; measured where that does not take long."""
     from zerolm.carving.pace import LONG, loss_by_twice, tokens_wanted
     from zerolm.carving.session import FEWER
 

@@ -231,10 +231,7 @@ class CarvingWork:
 
 
 def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
-    """Return the measured times of a layer, the head and sums on this machine, for the first batch.
-
-    ``inputs`` are those of the widest output matrix.
-    """
+    """Return the times of a layer, the head and sums on this machine; ``inputs`` are of the widest matrix."""
     hidden = blocks.embed(0)
     tokens = hidden.shape[0] * hidden.shape[1]
     blocks.call(0, 0, hidden)  # once to load it
@@ -269,10 +266,7 @@ def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu
 
 
 def fitting(work: CarvingWork, pace: Pace, limit: float, spent: float) -> int:
-    """Return the number of sequences with which a carving keeps a limit in seconds, of which some are spent.
-
-    Raises ``ValueError`` where even the smallest useful number (``CarvingWork.least``) takes longer.
-    """
+    """Return the number of sequences that keeps a limit in seconds; ``ValueError`` where none does."""
     sequences, least = work.methods.count, min(work.least, work.methods.count)
     while spent + work.total(pace, sequences) > limit:
         if sequences == least:

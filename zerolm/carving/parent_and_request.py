@@ -71,10 +71,7 @@ ANYWHERE: Final = ComputeRequest()
 
 @dataclass(frozen=True, eq=False)
 class Carving:
-    """A parent and its request; ``session`` is None where no tokens are needed.
-
-    ``recipe`` is that of a child that is rebuilt.
-    """
+    """A parent and its request; ``session`` is None without tokens, ``recipe`` that of a rebuilt child."""
 
     parent: ParentModel
     size: SizeRequest
@@ -111,7 +108,6 @@ class Carving:
 
     @property
     def has_types(self) -> bool:
-        """Whether weights get quantisation types."""
         return self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
 
     @cached_property
@@ -179,10 +175,7 @@ class Carving:
 def within_budgets(
     size: SizeRequest, methods: Methods, form: str, costs: Mapping[str, int], params: int
 ) -> SizeRequest:
-    """Return a request with budgets as numbers, for a parent of these ``costs`` and parameters.
-
-    Raises ``ValueError`` for methods, types or tokens that cannot be, and for costs that it does not have.
-    """
+    """Return a request with budgets as numbers; ``ValueError`` for what cannot be, and for unknown costs."""
     unknown = next((name for name in size.budgets if name.removeprefix("max_") not in costs), None)
     if unknown is not None:
         raise ValueError(f"{unknown} is not known of this parent; {', '.join(costs)} are")

@@ -105,10 +105,7 @@ def _smaller_by(carving: Carving) -> str:
 
 
 def in_time(carving: Carving, spent: float) -> Carving:
-    """Return the carving with the number of sequences that its time limit allows; announce its duration.
-
-    The seconds that were ``spent`` count, too.
-    """
+    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce it."""
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
@@ -127,10 +124,7 @@ def in_time(carving: Carving, spent: float) -> Carving:
 
 
 def announce_weighing(carving: Carving, units: str, seconds_of: Callable[[CarvingWork, Pace], float]) -> None:
-    """Announce the time to compare units with all others, if it is long.
-
-    ``seconds_of`` returns it for the work of a child and the pace of the parent.
-    """
+    """Announce the time to compare units with all others, if it is long: that of ``seconds_of``."""
     session = carving.session
     if session is None or carving.progress is silent:
         return
@@ -244,7 +238,6 @@ def losses_by(carving: Carving) -> Sequence[Criterion]:
 
 
 def _table(carving: Carving, session: Session, criterion: Criterion) -> LossTable:
-    """Return the losses of cutting one layer alone, and of narrowing the stream where allowed."""
     kinds = [unit.name for unit in UNITS if unit.can_be_cut(carving.checkpoint.family)]
     return session.table(criterion, kinds, with_stream=carving.narrows)
 
@@ -261,7 +254,6 @@ def shown(carving: Carving, table: LossTable) -> tuple[str, LossTable]:
 
 
 def _criterion(carving: Carving) -> Criterion:
-    """Return the criterion, from the weights or the tokens that it needs."""
     name = carving.methods.criterion
     ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
     if needs_tokens(name) and carving.session is not None:
@@ -272,10 +264,7 @@ def _criterion(carving: Carving) -> Criterion:
 def _best_measured(
     carving: Carving, session: Session, near: Sequence[Planned]
 ) -> tuple[Planned, float | None, str]:
-    """Return the plan of least loss after repair, its loss, and a summary of the measurements.
-
-    A single plan is not measured.
-    """
+    """Return the plan of least loss after repair, its loss and a summary; a single plan is not measured."""
     if len(near) < 2:
         return near[0], None, ""
     cuts = [carving.narrowed(plan.cut, plan.width) for plan in near]

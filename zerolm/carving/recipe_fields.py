@@ -179,10 +179,7 @@ class RecipeFields:
 
 
 def ascending(numbers: Any, whole: int, words: str) -> Ints:
-    """Return a list of numbers as an array; ``ValueError`` unless they ascend from 0 to below ``whole``.
-
-    It may be empty only if ``whole`` is 0.
-    """
+    """Return numbers that ascend within 0 to ``whole`` - 1, none only if ``whole`` is 0; else ``ValueError``."""
     if not isinstance(numbers, list) or numbers != sorted(set(numbers)) or (whole and not numbers):
         raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
     if numbers and not 0 <= numbers[0] <= numbers[-1] < whole:  # before int64 could overflow

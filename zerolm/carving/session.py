@@ -283,10 +283,7 @@ class Session:
         return Basis("loss", **self.cache("basis").once("loss", arrays))
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the predicted losses of cutting one layer alone, and on request of narrowing the stream.
-
-        They come with those after repair, if these can be predicted.
-        """
+        """Return the predicted losses of cutting one layer or narrowing the stream, if possible repaired too."""
         after_repair = self.predicts_repair
         table = estimated_losses(
             self.model,
@@ -307,10 +304,7 @@ class Session:
 
     @property
     def predicts_repair(self) -> bool:
-        """Return whether losses after least squares can be predicted.
-
-        Not for an encoder: its loss is by sequence, over whose tokens errors add up.
-        """
+        """Whether losses after repair can be predicted: not of an encoder, whose loss is by sequence."""
         by_loss = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
         return by_loss and Blocks(self.model, []).predicts
 
@@ -442,10 +436,7 @@ class Session:
         *,
         is_repaired: bool = True,
     ) -> float:
-        """Return the loss of a cut as read back, repaired on some sequences and measured on others.
-
-        ``choose`` returns the types of the repaired child.
-        """
+        """Return the loss as in ``finals``, read back with the types that ``choose`` returns when repaired."""
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
         (repaired,) = self._repaired_by(fitted, [cut])

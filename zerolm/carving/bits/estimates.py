@@ -113,10 +113,7 @@ class TypeEstimates:
         return self.weighed.cut.parent
 
     def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
-        """Return the estimates of all roles in layers for the choices of sizes, with units chosen by ``by``.
-
-        Without ``by`` losses are 0 where a type is possible.
-        """
+        """Return the estimates of roles in layers, with units chosen by ``by``; without it losses are 0."""
         places: dict[str, list[int]] = {}
         for layer, role in self.weighed.matrices:
             if layer is not None:

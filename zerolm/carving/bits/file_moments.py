@@ -118,10 +118,7 @@ def file_moments(
 
 
 def of_matrices(child: Child, moments: Mapping[Place, MatrixMoments]) -> dict[str, list[GradientMoments]]:
-    """Return the moments of an uncut child's matrices by their names in a file that only reorders rows.
-
-    A tied embedding has two entries.
-    """
+    """Return the same from ``moments`` of modules, for a file that only reorders rows of matrices."""
     every = {}
     for matrix in matrices(child):
         place, piece = matrix.stack.place, matrix.piece

@@ -70,10 +70,7 @@ class Undominated:
 
 
 def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
-    """Return the choice of least loss within a budget of bytes; None where no loss is smaller than ``below``.
-
-    Ties go to the fewest bytes.
-    """
+    """Return the choice of least loss within a budget, of equals the smallest; None if none is ``below``."""
     if least_bytes(tree) > budget:
         return None
     multiplier, bound, feasible = _dual(tree, budget)

@@ -198,10 +198,7 @@ class Backbones:
     def best(
         self, at: Places | None, kept: frozenset[int] | None = None, below: float = np.inf
     ) -> Best | None:
-        """Return the choice of least loss ``below`` a loss, with one size of all layers or one for each.
-
-        It keeps at least one layer.
-        """
+        """Return the choice of least loss ``below`` a loss, with one size of all layers or one for each."""
         best = least_loss(self.tree(at, kept), self.budget, below)
         if best is None or any(best.picks.get((layer, "kept")) == 0 for layer in range(self.depth)):
             return best

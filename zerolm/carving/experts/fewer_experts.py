@@ -171,10 +171,7 @@ class FewerExperts:
         return smaller(parent, self.outgoing(), config, folder, progress=progress)
 
     def shaped(self) -> Checkpoint:
-        """Return the child as a checkpoint for counting: its tensors have shapes and no bytes.
-
-        Raises ``ValueError`` where the kept part does not fit its configuration.
-        """
+        """Return the child for counting, without bytes; ``ValueError`` if it does not fit its configuration."""
         parent, config = self.parent, self.configuration()
         somewhere = next(iter(parent.tensors.values())).file
         tensors: dict[str, TensorInfo] = {
@@ -268,10 +265,7 @@ def _renamed(name: str, expert: int, place: int) -> str:
 
 
 def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[str, Any]:
-    """Return a configuration whose listed modules are those of the kept experts, by their new numbers.
-
-    Raises ``ValueError`` for a regular expression that selects experts by their numbers.
-    """
+    """Return a configuration that lists the kept experts by new numbers; ``ValueError`` for a pattern of them."""
     changed = dict(config)
     for name, value in config.items():
         if name == FIELD:

@@ -250,10 +250,7 @@ class TokenLosses:
 
 
 def _windows(checkpoint: Checkpoint, length: int) -> tuple[int, int]:
-    """Return the largest length of a window, and how many of them have about ``LOSS_TOKENS``.
-
-    Some classes reserve positions for padding.
-    """
+    """Return the largest length of a window without places for padding, and how many have ``LOSS_TOKENS``."""
     positions = checkpoint.layout.sizes.get("positions", length + PADDING)
     longest = min(longest_line(checkpoint, length), max(1, positions - PADDING))
     return longest, max(8, LOSS_TOKENS // longest)

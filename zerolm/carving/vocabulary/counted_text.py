@@ -55,7 +55,6 @@ class CountedText:
 
     @property
     def whole(self) -> Ints:
-        """Return the counts of each row in the whole text."""
         return self.fitted + self.held
 
 
@@ -157,10 +156,7 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
 
 
 def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
-    """Yield a file of UTF-8 in pieces of about ``length`` characters.
-
-    Raises ``ValueError``, with the position of the wrong byte, for another encoding.
-    """
+    """Yield a file in pieces of about ``length`` characters; ``ValueError`` for a byte that is not UTF-8."""
     decoder, rest, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
     for block in blocks(file):
         try:

@@ -45,10 +45,7 @@ class TokenizerFiles:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The ``tokenizer.json``: the folder's, or transformers' conversion of older files.
-
-        Raises ``ValueError`` for a tokenizer that runs as Python code.
-        """
+        """The ``tokenizer.json``, converted from older files; ``ValueError`` where it is Python code."""
         folder = self.folder
         settings = read_object(folder, SETTINGS) if inside(folder, SETTINGS) else {}
         if settings.get("auto_map"):
@@ -101,10 +98,7 @@ class TokenizerFiles:
         return tuple(text for text in texts if isinstance(text, str))
 
     def write(self, kept: Ints, place: Path) -> None:
-        """Write the files of a tokenizer with only the kept ids, and the configurations, into a folder.
-
-        Raises ``ValueError`` where the written files cannot be read again.
-        """
+        """Write tokenizer and configurations with the kept ids; ``ValueError`` if these cannot be read."""
         rows, new = self.checkpoint.layout.vocab, numbers(kept)
         document = cut_document(self.document, kept)
         write_compact(place / DOCUMENT, document)
@@ -157,7 +151,6 @@ def write_compact(path: Path, value: Any) -> None:
 
 
 def _settings(settings: dict[str, Any], new: Mapping[int, int], rows: int) -> dict[str, Any]:
-    """Return a ``tokenizer_config.json`` with the new ids."""
     by_id = settings.get(BY_ID)
     rest = renumbered({name: part for name, part in settings.items() if name != BY_ID}, new, rows)
     if not isinstance(by_id, dict):

@@ -283,7 +283,7 @@ class Session:
         return Basis("loss", **self.cache("basis").once("loss", arrays))
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the predicted losses of cutting one layer or narrowing the stream, if possible repaired too."""
+        """Return the predicted losses of cutting a layer or narrowing the stream, where possible after repair."""
         after_repair = self.predicts_repair
         table = estimated_losses(
             self.model,
@@ -436,7 +436,7 @@ class Session:
         *,
         is_repaired: bool = True,
     ) -> float:
-        """Return the loss as in ``finals``, read back with the types that ``choose`` returns when repaired."""
+        """Return the loss as in ``finals``, read back with the types that ``choose`` returns after repair."""
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
         (repaired,) = self._repaired_by(fitted, [cut])

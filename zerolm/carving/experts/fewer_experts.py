@@ -171,7 +171,7 @@ class FewerExperts:
         return smaller(parent, self.outgoing(), config, folder, progress=progress)
 
     def shaped(self) -> Checkpoint:
-        """Return the child for counting, without bytes; ``ValueError`` if it does not fit its configuration."""
+        """Return the child for counting, without bytes; ``ValueError`` if its configuration does not fit."""
         parent, config = self.parent, self.configuration()
         somewhere = next(iter(parent.tensors.values())).file
         tensors: dict[str, TensorInfo] = {
@@ -265,7 +265,7 @@ def _renamed(name: str, expert: int, place: int) -> str:
 
 
 def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[str, Any]:
-    """Return a configuration that lists the kept experts by new numbers; ``ValueError`` for a pattern of them."""
+    """Return a configuration that lists kept experts by new numbers; ``ValueError`` for a pattern of old ones."""
     changed = dict(config)
     for name, value in config.items():
         if name == FIELD:

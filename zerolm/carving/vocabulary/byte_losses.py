@@ -65,8 +65,8 @@ ByIds = dict[bytes, Tensor]
 class TokenLosses:
     """The losses of vocabularies of a parent, whose ``model`` runs by layers, on ``stretches`` of a text.
 
-    Windows have at most ``length`` tokens. Kept are the states (t, d) behind the last layer of windows of the
-    parent's own tokens, and the embeddings (d,) of lines.
+    Windows have at most ``length`` tokens. The states (t, d) behind the last layer are stored by windows of
+    the parent's own tokens, the embeddings (d,) by lines.
     """
 
     checkpoint: Checkpoint

@@ -179,7 +179,10 @@ class RecipeFields:
 
 
 def ascending(numbers: Any, whole: int, words: str) -> Ints:
-    """Return numbers that ascend within 0 to ``whole`` - 1; ``ValueError`` for others, and for none of some."""
+    """Return a list of numbers as an array; ``ValueError`` unless they ascend from 0 to below ``whole``.
+
+    It may be empty only if ``whole`` is 0.
+    """
     if not isinstance(numbers, list) or numbers != sorted(set(numbers)) or (whole and not numbers):
         raise ValueError(f"{words} must ascend within 0 to {whole - 1}")
     if numbers and not 0 <= numbers[0] <= numbers[-1] < whole:  # before int64 could overflow

@@ -265,7 +265,7 @@ def _renamed(name: str, expert: int, place: int) -> str:
 
 
 def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[str, Any]:
-    """Return a configuration that lists kept experts by new numbers; ``ValueError`` for a pattern of old ones."""
+    """Return a configuration that lists the kept experts; ``ValueError`` for a pattern of their numbers."""
     changed = dict(config)
     for name, value in config.items():
         if name == FIELD:

@@ -283,7 +283,7 @@ class Session:
         return Basis("loss", **self.cache("basis").once("loss", arrays))
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the predicted losses of cutting a layer or narrowing the stream, if possible after repair."""
+        """Return predicted losses of cutting a layer or narrowing the stream, if possible after repair."""
         after_repair = self.predicts_repair
         table = estimated_losses(
             self.model,

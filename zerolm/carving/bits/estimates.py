@@ -17,10 +17,17 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
-from zerolm.carving.bits.kernels import Values, rounded
+from zerolm.carving.bits.kernels import Values
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.row_blocks import RolesByLength, types_of_any_rows, types_of_rows
-from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild, importances_of, measured_rows
+from zerolm.carving.bits.weighed_child import (
+    EMBEDDING,
+    HEAD,
+    WeighedChild,
+    importances_of,
+    measured_rows,
+    rounding,
+)
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces
@@ -257,14 +264,11 @@ class TypeEstimates:
         taken = measured_rows(count, *values.shape)
         importances, sums = importances_of([moments]), np.zeros((2, len(kinds)))
         weights = moments.factor * moments.gradients[taken]
-        for place, kind in enumerate(kinds):
-            columns = values.shape[1] // kind.weights * kind.weights  # all, where the type fits
-            if columns:
-                some, inputs = np.ascontiguousarray(values[taken, :columns]), moments.inputs[:columns]
-                errors = rounded(some, kind, importances[:columns], self.weighed.threads) - some
-                sums[:, place] = [
-                    weights @ (np.square(each, dtype=np.float64) @ inputs) for each in (errors, some)
-                ]
+        for place, some, errors in rounding(values[taken], kinds, importances, self.weighed.threads):
+            inputs = moments.inputs[: some.shape[1]]
+            sums[:, place] = [
+                weights @ (np.square(each, dtype=np.float64) @ inputs) for each in (errors, some)
+            ]
         return sums
 
     def _of_role(

@@ -195,15 +195,10 @@ class WeighedChild:
         importances = None if self.moments is None else importances_of(parts)
         losses = np.zeros((len(parts), len(types)))
         used = [(use, part) for use, part in enumerate(parts) if part.gradients.sum() > 0.0]
-        for place, kind in enumerate(types if used else ()):
-            columns = matrix.columns // kind.weights * kind.weights  # all, where the type fits
-            if not columns:
-                continue
-            some = np.ascontiguousarray(values[taken, :columns])
-            weighing = None if importances is None else importances[:columns]
-            errors = np.square(rounded(some, kind, weighing, self.threads) - some, dtype=np.float64)
+        for place, _, errors in rounding(values[taken], types if used else (), importances, self.threads):
+            squares = np.square(errors, dtype=np.float64)
             for use, part in used:
-                losses[use, place] = loss_of_rows(errors, taken, part)
+                losses[use, place] = loss_of_rows(squares, taken, part)
         return losses
 
     def bytes_of(self, types: Types) -> int:
@@ -245,6 +240,18 @@ def measured_rows(matrices: int, rows: int, columns: int) -> Ints:
 def spread_rows(rows: int, most: int) -> Ints:
     """Return at most ``most`` rows, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).round().astype(np.int64))
+
+
+def rounding(
+    rows: Values, types: Sequence[WeightType], importances: Values | None, threads: int
+) -> Iterator[tuple[int, Values, Values]]:
+    """Yield the place of each type, the rows (n, k) as far as they fill its blocks, and their errors."""
+    for place, kind in enumerate(types):
+        columns = rows.shape[1] // kind.weights * kind.weights  # all, where the type fits
+        if columns:
+            some = np.ascontiguousarray(rows[:, :columns])
+            weights = None if importances is None else importances[:columns]
+            yield place, some, rounded(some, kind, weights, threads) - some
 
 
 def loss_of_rows(squares: Floats, taken: Ints, moments: MatrixMoments) -> float:

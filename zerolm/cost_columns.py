@@ -50,5 +50,4 @@ def column_of(cost: str) -> CostColumn:
 
 
 def cost_label(cost: str) -> str:
-    """Return the name of a cost in a sentence."""
     return column_of(cost).label

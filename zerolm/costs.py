@@ -40,7 +40,6 @@ class CostModel:
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """Return how the network is run, by name."""
         return {setting.name: getattr(self, setting.name) for setting in fields(CostModel)}
 
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
@@ -91,7 +90,6 @@ class CostModel:
         )
 
     def of(self, architecture: Architecture) -> dict[str, int]:
-        """Return all costs of one architecture by name."""
         counts = Counter(architecture.layers)
         rows = self.rows(lambda: list(counts), Shapes.of(list(counts))).tolist()
         total = self.ends(architecture.ends).tolist()

@@ -18,7 +18,7 @@ from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut
 from zerolm.units.pruning import apply_in_memory, dimensions_of
-from zerolm.units.stream.loss_basis import loss_basis
+from zerolm.units.stream.in_memory import loss_basis
 from zerolm.units.stream.narrowing import Basis, Width
 
 

@@ -47,17 +47,12 @@ def written(file: Path, kind: str, heads: int, *, ffn: list[int] | int = 64, siz
     add("output", 300, 64)
     add("output_norm", 64)
     for layer, width in enumerate(widths):
-        for name, shape in (
-            ("attn_q", (heads * size, 64)),
-            ("attn_k", (size, 64)),
-            ("attn_v", (size, 64)),
-            ("attn_output", (64, heads * size)),
-            ("attn_norm", (64,)),
-        ):
-            add(f"blk.{layer}.{name}", *shape)
         for name, length in (("attn_q", heads * size), ("attn_k", size), ("attn_v", size)):
+            add(f"blk.{layer}.{name}", length, 64)
             if kind == "qwen2":
                 writer.add_tensor(f"blk.{layer}.{name}.bias", np.zeros(length, np.float32))
+        add(f"blk.{layer}.attn_output", 64, heads * size)
+        add(f"blk.{layer}.attn_norm", 64)
         if width:
             add(f"blk.{layer}.ffn_norm", 64)
             add(f"blk.{layer}.ffn_gate", width, 64)

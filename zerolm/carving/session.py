@@ -56,7 +56,7 @@ from zerolm.units.importance.token_pass import check_statistics, importances
 from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import CarvedNetwork, Repaired, apply_in_memory
 from zerolm.units.ridges import Place, Ridges
-from zerolm.units.stream.loss_basis import loss_basis
+from zerolm.units.stream.in_memory import loss_basis
 from zerolm.units.stream.narrowing import Basis
 
 BASIS: Final = ("vectors", "energy", "last", "gain")

@@ -18,13 +18,7 @@ from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.gguf.unpack import GgufSource, gguf_file, unpacked
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
-from zerolm.checkpoints.packed import (
-    Packing,
-    check_stated_shapes,
-    packed_tensors,
-    packing_of,
-    quantisation_of,
-)
+from zerolm.checkpoints.packed import check_stated_shapes, packed_tensors, packing_of, quantisation_of
 from zerolm.checkpoints.remedies import check_complete, check_stored, other_head, quantised
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
@@ -111,7 +105,10 @@ class Checkpoint:
             check_config(config)
             shards = read_shards(folder)
             tensors = tensors_of(shards)
-            packing = _packing(folder, config, tensors, packed=packed)
+            quantisation = quantisation_of(config)
+            if quantisation is not None:
+                check_stored(folder, config, quantisation, tensors, packed=packed)
+            packing = None if quantisation is None else packing_of(quantisation)
             family = _family(config, tensors)
             shards = without_wrapper(shards, wrapper_of(family, tensors))
             tensors = tensors_of(shards)
@@ -218,20 +215,6 @@ def _layout(
 def tensors_of(shards: Sequence[Shard]) -> dict[str, TensorInfo]:
     """Return the tensors of all shards by name."""
     return {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
-
-
-def _packing(
-    folder: Path, config: dict[str, Any], tensors: Mapping[str, TensorInfo], *, packed: bool
-) -> Packing | None:
-    """Return how quantised weights are stored; None where they are not.
-
-    ``ValueError`` for quantised weights unless ``packed``, and for a configuration that contradicts them.
-    """
-    quantisation = quantisation_of(config)
-    if quantisation is None:
-        return None
-    check_stored(folder, config, quantisation, tensors, packed=packed)
-    return packing_of(quantisation)
 
 
 def check_format(folder: Path, config: dict[str, Any]) -> None:

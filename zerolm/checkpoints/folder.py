@@ -15,26 +15,10 @@ MAX_JSON: Final = 64 << 20
 MAX_OTHER: Final = 512 << 20
 HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 WANTED: Final = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece*.model",
-    "chat_template.*",
-    "additional_chat_templates/*.jinja",
-    "generation_config.json",
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_*_config.json",
-    "README*",
-    "LICENSE*",
-    "LICENCE*",
-    "COPYING*",
-    "NOTICE*",
-    "USE_POLICY*",
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
+    *("spiece.model", "sentencepiece*.model", "chat_template.*", "additional_chat_templates/*.jinja"),
+    *("generation_config.json", "modules.json", "config_sentence_transformers.json"),
+    *("sentence_*_config.json", "README*", "LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "USE_POLICY*"),
 )
 """Files that a child takes over, by name: nothing that holds code or a pickle."""
 SUFFIXES: Final = ("", ".json", ".txt", ".model", ".jinja", ".md", ".rst", ".safetensors")

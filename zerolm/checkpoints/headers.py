@@ -20,22 +20,10 @@ from zerolm.io.files import parse_json
 MAX_HEADER: Final = 100_000_000
 MAX_DIMENSION: Final = 1 << 40
 ITEM_BYTES: Final = {
-    "BOOL": 1,
-    "U8": 1,
-    "I8": 1,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "F8_E8M0": 1,
-    "U16": 2,
-    "I16": 2,
-    "F16": 2,
-    "BF16": 2,
-    "U32": 4,
-    "I32": 4,
-    "F32": 4,
-    "U64": 8,
-    "I64": 8,
-    "F64": 8,
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 1),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
+    **dict.fromkeys(("U32", "I32", "F32"), 4),
+    **dict.fromkeys(("U64", "I64", "F64"), 8),
 }
 FLOATS: Final = ("BF16", "F16", "F32")
 """The dtypes that weights are computed in."""
@@ -87,11 +75,9 @@ class TensorInfo:
     def raw(self) -> NDArray[Any]:
         """Return it as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
         kind = RAW_TYPES[self.dtype]
-        return (
-            np.memmap(self.file, kind, "r", self.start, self.shape)
-            if self.count
-            else np.empty(self.shape, kind)
-        )
+        if not self.count:
+            return np.empty(self.shape, kind)
+        return np.memmap(self.file, kind, "r", self.start, self.shape)
 
     def numbers(self) -> NDArray[np.float32]:
         """Return its numbers in its shape, all in memory, exact for BF16, F16 and F32."""
@@ -150,19 +136,16 @@ def read_shard(file: Path) -> Shard:
         with file.open("rb") as opened:
             state = file.stat()
             length = int.from_bytes(opened.read(8), "little")
-            if not 2 <= length <= min(MAX_HEADER, state.st_size - 8):
-                raise ValueError(
-                    f"its header claims {length} bytes, but the file has {state.st_size}"
-                    if length <= MAX_HEADER
-                    else f"its header claims {length} bytes; at most {MAX_HEADER} are read"
-                )
+            if length > MAX_HEADER:
+                raise ValueError(f"its header claims {length} bytes; at most {MAX_HEADER} are read")
+            if not 2 <= length <= state.st_size - 8:
+                raise ValueError(f"its header claims {length} bytes, but the file has {state.st_size}")
             header = opened.read(length)
         document = parse_json(header.decode("utf-8"))
         tensors = _tensors(file, document, 8 + length, state.st_size)
     except (OSError, ValueError, RecursionError) as error:
-        reason = (
-            "its header is no JSON" if isinstance(error, json.JSONDecodeError | RecursionError) else error
-        )
+        is_json = not isinstance(error, json.JSONDecodeError | RecursionError)
+        reason = error if is_json else "its header is no JSON"
         raise ValueError(f"{str(file)!r} is not a sound safetensors file: {reason}") from None
     return Shard(file, tensors, hashlib.sha256(header).hexdigest(), state.st_size, state.st_mtime_ns)
 

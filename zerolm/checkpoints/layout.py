@@ -89,8 +89,9 @@ class Layout(ModelSizes):
     @classmethod
     def of(cls, family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Layout:
         """Place all tensors; ``ValueError`` names the first that is missing, misshapen or not known."""
-        sizes = sizes_of(family, config)
-        prefix = _prefix(family, tensors)
+        sizes, prefixes = sizes_of(family, config), family.tensors.prefixes
+        first = family.tensors.body[0].name  # its name shows the prefix
+        prefix = next((each for each in prefixes if each.body + first in tensors), prefixes[0])
         slots = dict(_placed(family, config, tensors, sizes, prefix))
         for name, slot in slots.items():
             _check(tensors[name], slot, sizes)
@@ -154,13 +155,6 @@ def is_dropped(family: Family, name: str, depth: int) -> bool:
     return False
 
 
-def _prefix(family: Family, tensors: Mapping[str, TensorInfo]) -> Prefix:
-    """Return the prefix of the names, by the first tensor of the body."""
-    possible = family.tensors.prefixes
-    present = [prefix for prefix in possible if prefix.body + family.tensors.body[0].name in tensors]
-    return (present or list(possible))[0]
-
-
 def patterns_of(
     family: Family, tensors: Mapping[str, TensorInfo], sizes: ModelSizes, prefix: Prefix
 ) -> tuple[Pattern, ...]:
@@ -195,9 +189,8 @@ def _placed(
     possible = {pattern: needed or may_have(family, pattern, config) for pattern, needed in required.items()}
     for layer in (None, *range(sizes.depth)):
         for before, pattern in names:
-            if pattern.in_layer is (layer is None) or not (
-                layer is None or is_of(pattern, sizes.kinds[layer])
-            ):
+            is_here = pattern.in_layer is (layer is not None)
+            if not is_here or (layer is not None and not is_of(pattern, sizes.kinds[layer])):
                 continue
             parameter = pattern.parameter.replace("{layer}", str(layer))
             axes, parts = pattern.axes, _parts(pattern, sizes)
@@ -226,7 +219,6 @@ def is_body(family: Family, config: Mapping[str, Any], tensors: Container[str]) 
 
 
 def _named_head(family: Family, config: Mapping[str, Any]) -> bool:
-    """Return whether the configuration names a class with the head of the family's task."""
     classes = config.get("architectures")
     return any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
 
@@ -265,15 +257,9 @@ def _check(tensor: TensorInfo, slot: Slot, sizes: ModelSizes) -> None:
         raise ValueError(
             f"tensor {tensor.name!r} is {tensor.dtype}; read are {', '.join(FLOATS)}, nothing quantised"
         )
-    wanted = [sizes.length(label) for label in slot.axes]
-    fits = len(tensor.shape) == len(wanted) and all(
-        size in (None, stored) for size, stored in zip(wanted, tensor.shape, strict=True)
-    )
-    if not fits:
-        meant = " x ".join(
-            f"{'any' if size is None else size} ({label})"
-            for size, label in zip(wanted, slot.axes, strict=True)
-        )
-        raise ValueError(
-            f"tensor {tensor.name!r} has shape {list(tensor.shape)}, the configuration implies {meant}"
-        )
+    wanted, shape = [sizes.length(label) for label in slot.axes], tensor.shape
+    sizes_fit = (size in (None, stored) for size, stored in zip(wanted, shape, strict=False))
+    if len(shape) != len(wanted) or not all(sizes_fit):
+        named = zip(wanted, slot.axes, strict=True)
+        meant = " x ".join(f"{'any' if size is None else size} ({label})" for size, label in named)
+        raise ValueError(f"tensor {tensor.name!r} has shape {list(shape)}, the configuration implies {meant}")

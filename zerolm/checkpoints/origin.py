@@ -31,8 +31,7 @@ class Origin:
 
 
 def origin_of(folder: Path) -> Origin:
-    """Return the origin of a folder; the path of a snapshot in the hub's cache contains its name and
-    revision."""
+    """Return the origin of a folder; a path in the hub's cache contains its name and revision."""
     place, licence = folder.absolute(), _licence(folder)
     repository = place.parent.parent.name
     if place.parent.name == "snapshots" and repository.startswith("models--"):

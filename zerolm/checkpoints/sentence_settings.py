@@ -68,7 +68,6 @@ class SentenceSettings:
 
 
 def _prompt(document: dict[str, Any]) -> str:
-    """Return the prompt that stands before each text by default."""
     prompts, name = document.get("prompts", {}), document.get("default_prompt_name")
     texts = prompts.values() if isinstance(prompts, dict) else [prompts]
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in texts):

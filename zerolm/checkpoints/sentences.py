@@ -54,8 +54,8 @@ class SentenceModule:
         if modes is None:
             flags = {mode: self.config.get(flag, False) for mode, flag in MODES.items()}
             odd = next((value for value in flags.values() if not isinstance(value, bool)), None)
-            unknown = [name for name in self.config if name.startswith("pooling_mode_")]
-            unknown = [name for name in unknown if name not in MODES.values()]
+            stated = [name for name in self.config if name.startswith("pooling_mode_")]
+            unknown = [name for name in stated if name not in MODES.values()]
             if odd is not None or unknown:
                 raise ValueError(f"{self.path} pools by {shown(unknown[0] if unknown else odd)}; {_MODES}")
             return tuple(mode for mode, on in flags.items() if on) or ("mean",)
@@ -197,7 +197,6 @@ def is_cross_encoder(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of ``modules.json``."""
     inside(folder, MODULES_FILE)
     document = parse_json(read_text(folder / MODULES_FILE, MAX_JSON))
     if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):

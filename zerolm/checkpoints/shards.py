@@ -34,7 +34,6 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
 
 
 def _places(index: dict[str, Any]) -> dict[str, str]:
-    """The file of each tensor."""
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ValueError(f"{INDEX} has no weight_map")

@@ -173,7 +173,6 @@ def copy_span(span: Span, target: BinaryIO) -> None:
 
 
 def _settle(path: Path) -> None:
-    """Return when a file is on the disk."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 

@@ -15,14 +15,14 @@ from zerolm.families.family import Task
 LOADING: Final = """```python
 from transformers import {auto}
 
-model = {auto}.from_pretrained("{place}")
+model = {auto}.from_pretrained(".")
 ```"""
 SENTENCES: Final = "SentenceTransformer"
 """The class that opens a folder of sentence-transformers."""
 LOADING_SENTENCES: Final = """```python
 from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer("{place}")
+model = SentenceTransformer(".")
 ```"""
 LOADING_GGUF: Final = {
     "next": """```
@@ -58,9 +58,13 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -
         source = f"{drawn}, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
         size = f"{tokens['sequences']} sequences of at most {tokens['length']} tokens"
         text = f"calibration text: {size} ({source})"
-    lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}"]
-    lines += [f"sizes: {SIZES[recipe['plan']]}"]
-    lines += [f"shape: {recipe['shape']}, written as {recipe['written_as']}", text]
+    lines = [
+        f"criterion: {recipe['criterion']}",
+        f"repair: {recipe['repair']}",
+        f"sizes: {SIZES[recipe['plan']]}",
+        f"shape: {recipe['shape']}, written as {recipe['written_as']}",
+        text,
+    ]
     if recipe["stream"]:
         lines += [_stream(recipe["stream"])]
     if recipe.get("experts"):
@@ -74,10 +78,10 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -
         lines += [f"loss on held-out text, {LOSS[task]}: {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
     embeds = auto == SENTENCES
-    loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")
+    loading = LOADING_SENTENCES if embeds else LOADING.format(auto=auto)
     if is_gguf:
         loading = LOADING_GGUF[task].format(place=shlex.quote(_printable(auto)))
-    front = yaml.safe_dump(front_matter(recipe, embeds=embeds), allow_unicode=True, sort_keys=False)
+    front = yaml.safe_dump(_front_matter(recipe, embeds=embeds), allow_unicode=True, sort_keys=False)
     return "\n\n".join(
         [
             f"---\n{front}---",
@@ -94,7 +98,6 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, task: Task = "next") -
 
 
 def _healing(stage: Mapping[str, Any]) -> str:
-    """Return a description of a training stage: texts, method, and the change on held-out text."""
     texts = ", ".join(
         f"{plain(text['source'])} ({text['trained_on']:,} tokens, SHA-256 {text['sha256']})"
         for text in stage["texts"]
@@ -107,23 +110,17 @@ def _healing(stage: Mapping[str, Any]) -> str:
         f"{losses['parent'][name]:.4g} of the parent"
         for name, before in losses["before"].items()
     )
-    return "\n".join(
-        [
-            f"Healed by {plain(stage['teacher'])}: {stage['tokens']:,} tokens by "
-            f"{' and '.join(stage['losses'])}, {how}, rate {stage['rate']:.3g}, batches of {stage['batch']} "
-            f"x {stage['length']}, seed {stage['seed']}.",
-            "",
-            f"- trained on: {texts}",
-            f"- on {stage['held_out']} sequences of them that were not trained on: {measures}",
-        ]
+    return (
+        f"Healed by {plain(stage['teacher'])}: {stage['tokens']:,} tokens by "
+        f"{' and '.join(stage['losses'])}, {how}, rate {stage['rate']:.3g}, batches of {stage['batch']} "
+        f"x {stage['length']}, seed {stage['seed']}.\n\n"
+        f"- trained on: {texts}\n"
+        f"- on {stage['held_out']} sequences of them that were not trained on: {measures}"
     )
 
 
-def front_matter(recipe: Mapping[str, Any], *, embeds: bool = False) -> dict[str, Any]:
-    """Return the front matter for the hub: the parent, its licence where it names one, library and tags.
-
-    With ``embeds`` the folder is one of sentence-transformers.
-    """
+def _front_matter(recipe: Mapping[str, Any], *, embeds: bool) -> dict[str, Any]:
+    """Return the front matter for the hub; with ``embeds`` of a folder of sentence-transformers."""
     licence = {name: recipe[name] for name in LICENCES if name in recipe}
     library = "sentence-transformers" if embeds else "transformers"
     return {
@@ -155,7 +152,6 @@ def _stream(stream: Mapping[str, Any]) -> str:
 
 
 def _origin(recipe: Mapping[str, Any]) -> str:
-    """Return the parent's origin and its licence."""
     if recipe["revision"] is None:
         place = "The parent is a local folder: `base_model` is its name, to be replaced by that on the hub."
     else:

@@ -192,7 +192,6 @@ def tensors(child: Child) -> list[Outgoing]:
 
 
 def _name(stored: str, tensor: ChildTensor, places: Mapping[int, int]) -> str:
-    """Return the stored name of a tensor with the number of its layer in the child."""
     if tensor.kept is None:
         return stored
     return re.sub(r"\.\d+\.", f".{places[tensor.kept.layer]}.", stored, count=1)

@@ -8,6 +8,7 @@ rejected.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -39,7 +40,7 @@ def compare_with_stock(parent: Checkpoint, memory: int, progress: Progress) -> V
     """
     progress("comparing the parent with stock software")
     if parent.source is not None:
-        return _with_llama_cpp(parent)
+        return _with_llama_cpp(parent, parent.source.file)
     if parent.packed or parent.family.config.at is not None:
         return _as_a_whole(parent, memory)
     ids = page_tokens(parent)
@@ -56,16 +57,12 @@ def _untried(why: str) -> Verified:
 
 def _step_by_step(states: Iterator[Any], stock_states: Iterator[Any], depth: int) -> Verified:
     """Compare states one by one; ``ValueError`` names the first that differ."""
-    names = [
-        "the output of the embeddings",
-        *(f"the output of layer {number}" for number in range(depth)),
-        "the output",
-    ]
-    proof = Verified(0.0, 0.0)
+    inside = (f"the output of layer {number}" for number in range(depth))
+    names = ["the output of the embeddings", *inside, "the output"]
     for name, state, stock_state in zip(names, states, stock_states, strict=True):
-        is_last = name is names[-1]
-        pair = (outputs(state), outputs(stock_state)) if is_last else (state, stock_state)
-        proof = _within(pair[0], pair[1], name)
+        if name is names[-1]:
+            state, stock_state = outputs(state), outputs(stock_state)
+        proof = _within(state, stock_state, name)
     return proof
 
 
@@ -75,9 +72,8 @@ def _within(output: Tensor, stock_output: Tensor, name: str) -> Verified:
         raise ValueError(_differs(name, f"has shape {list(stock_output.shape)}, not {list(output.shape)}"))
     proof = distance_of(output, stock_output)
     if not proof.relative <= OUTPUT_TOLERANCE:
-        raise ValueError(
-            _differs(name, f"differs by {proof.difference:.3g} ({proof.relative:.2g} of the largest)")
-        )
+        far = f"{proof.difference:.3g} ({proof.relative:.2g} of the largest)"
+        raise ValueError(_differs(name, f"differs by {far}"))
     return proof
 
 
@@ -118,11 +114,9 @@ def _opener(parent: Checkpoint) -> Any:
     return stock if isinstance(stock, type) and issubclass(stock, PreTrainedModel) else None
 
 
-def _with_llama_cpp(parent: Checkpoint) -> Verified:
-    """Compare with llama.cpp, which opens the file."""
-    assert parent.source is not None
+def _with_llama_cpp(parent: Checkpoint, file: Path) -> Verified:
     if not has_llama_cpp():
         return _untried("that takes llama-cpp-python: pip install 'zerolm[gguf]'")
     from zerolm.children.gguf.check import compare_file
 
-    return compare_file(parent.source.file, lambda ids: output_of(parent, ids), page_tokens(parent))
+    return compare_file(file, lambda ids: output_of(parent, ids), page_tokens(parent))

@@ -43,9 +43,8 @@ def is_product(
     """
     if values.ndim == 1 or role.endswith(BIAS):
         wanted = maps.whole(role, layer, values, "F32")
-        return wanted.shape == tensor.shape and bool(
-            (np.abs(tensor - wanted) <= step * (np.abs(wanted) + 1)).all()
-        )
+        same = wanted.shape == tensor.shape
+        return same and bool((np.abs(tensor - wanted) <= step * (np.abs(wanted) + 1)).all())
     probes = np.random.default_rng(0).standard_normal((tensor.shape[-1], PROBES), np.float32)
     wanted = maps.applied(role, layer, values, probes)
     if wanted.shape[:-1] != tensor.shape[:-1]:

@@ -36,9 +36,8 @@ def check_rotation(parent: Checkpoint) -> None:
     """Raise ``ValueError`` where the first layers of each kind have other outputs when reflected."""
     model, ids, kinds = mapped_model(parent), page_tokens(parent), parent.layout.kinds
     firsts = sorted(kinds.index(kind) for kind in set(kinds))
-    proof = distance_of(
-        _output(model, ids, firsts, reflection(parent.layout.hidden)), _output(model, ids, firsts, None)
-    )
+    reflected = _output(model, ids, firsts, reflection(parent.layout.hidden))
+    proof = distance_of(reflected, _output(model, ids, firsts, None))
     if not proof.relative <= ROUNDED:
         raise ValueError(
             "the hidden size of this parent cannot be reduced: with its stream only reflected, the output "

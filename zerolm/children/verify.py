@@ -41,14 +41,7 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Verified(Verification):
-    """The largest distance of the child's outputs from those of the carved parent, absolute and relative.
-
-    They were compared ``by`` logits or last hidden states (``outputs``), or block by block (``blocks``); an
-    encoder's GGUF file ``by`` ``llama.cpp``. ``parent`` is the distance of zerolm's parent from that of stock
-    software, None where that was not compared. ``embeddings`` is the distance of sentence-transformers'
-    ``encode``, or of llama.cpp's embeddings, None where that was not compared. The ``notes`` give the reason
-    where a comparison was possible but omitted.
-    """
+    """A proof with ``notes``, which give the reason where a comparison was possible but omitted."""
 
     notes: tuple[str, ...] = ()
 
@@ -63,10 +56,8 @@ class Verified(Verification):
         """Return the proof of a child whose parent was made and compared before: the larger differences."""
         if earlier is None:
             return self
-        worst = {
-            name: max(getattr(each, name) for each in (self, earlier)) for name in ("difference", "relative")
-        }
-        return replace(self, **worst)
+        difference = max(self.difference, earlier.difference)
+        return replace(self, difference=difference, relative=max(self.relative, earlier.relative))
 
     @property
     def distances(self) -> Verification:
@@ -131,7 +122,9 @@ def compare_blocks(
         kept_in_child = child_blocks.layer(place).module.state_dict()
         for name, weight in carved.module.state_dict().items():
             places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
-            if not _within(kept_in_child[name], weight, places):
+            padded = kept_in_child[name]
+            is_same = torch.equal(_corner(padded, places), weight)
+            if not is_same or padded.count_nonzero() != weight.count_nonzero():
                 raise ValueError(f"{differs} in {name!r}")
         if not cut.narrowing:
             del carved  # at most two at a time
@@ -197,11 +190,7 @@ def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]
     Short sequences do not show this.
     """
     kinds, parent_kinds = (getattr(model.config, "layer_types", None) for model in (child, parent))
-    if (
-        kinds is not None
-        and parent_kinds is not None
-        and list(kinds) != [parent_kinds[layer] for layer in kept]
-    ):
+    if kinds and parent_kinds and list(kinds) != [parent_kinds[layer] for layer in kept]:
         raise ValueError(f"the written child's layer_types differ from the parent's: {', '.join(kinds)}")
 
 
@@ -250,13 +239,6 @@ def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
     return stored
 
 
-def _within(weights: Tensor, others: Tensor, places: Sequence[Ints | None]) -> bool:
-    """Return whether weights are at these places of others along each axis, and all others are zeros."""
-    return torch.equal(_corner(weights, places), others) and bool(
-        weights.count_nonzero() == others.count_nonzero()
-    )
-
-
 def _corner(values: Tensor, places: Sequence[Ints | None]) -> Tensor:
     """Return the values at these places along each axis."""
     for axis, index in enumerate(places):
@@ -272,9 +254,8 @@ def coarseness(child: Checkpoint) -> float:
 
 def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
     """Return the carved parent with its weights rounded to the child's types, in place."""
-    types = {
-        name: child.tensors[stored].dtype for stored, names in parameters(child).items() for name in names
-    }
+    every = parameters(child).items()
+    types = {name: child.tensors[stored].dtype for stored, names in every for name in names}
     prefix = f"{reference.base_model_prefix}."
     for name, parameter in reference.named_parameters():
         dtype = types.get(name, types.get(name.removeprefix(prefix), "F32"))

@@ -2,36 +2,84 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.carving.recipe import read_recipe, recipe_document
+from zerolm.carving.recipe import read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.configuration import has_experts
 from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.same_tokens import opened_by_llama_cpp
 from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
-from zerolm.evaluation.llama_cpp_network import LlamaCppNetwork
-from zerolm.evaluation.same_size import QUANTISED_PARENT, fewer_experts, has_narrower_experts
+from zerolm.evaluation.quantised_parent import QUANTISED_PARENT
 from zerolm.io.memory import free_memory
 from zerolm.networks.compute import Compute, computed, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress
-from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.stream.narrowing import Width
-from zerolm.units.stream.weights_basis import weights_channels
+from zerolm.units.kept_units import Cut
 
 RECIPE: Final = "recipe.json"
 ROWS: Final = ("child", "parent", "random", "uniform", "frequency", QUANTISED_PARENT)
 """Names that no other child has."""
+
+
+FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+"""Tensors of a file that are no weights."""
+
+
+class LlamaCppNetwork(nn.Module):
+    """A stand-in for a stock class where files are not read as it: llama.cpp's logits, on one thread."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+        self._opened: Any = None
+        self._room = 0
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: object
+    ) -> SimpleNamespace:
+        """Return ``logits`` (b, t, v) of tokens (b, t); those of padding, which comes last, are 0."""
+        del unused  # options of stock classes
+        opened = self._for(input_ids.shape[1])
+        lengths = [input_ids.shape[1]] * len(input_ids)
+        if attention_mask is not None:
+            lengths = attention_mask.sum(1).tolist()
+        rows = np.zeros((*input_ids.shape, opened.n_vocab()), np.float32)
+        for row, ids, length in zip(rows, input_ids.tolist(), lengths, strict=True):
+            opened.reset()
+            for token in ids[:length]:  # several at a time crash some builds, where weights are quantised
+                opened.eval([token])
+            row[:length] = opened.scores[:length]
+        return SimpleNamespace(logits=torch.from_numpy(rows))
+
+    def _for(self, length: int) -> Any:
+        if length > self._room:
+            sizes = {"n_ctx": length, "n_batch": length, "n_threads": 1, "n_threads_batch": 1}
+            self._opened = opened_by_llama_cpp(self.file, logits_all=True, **sizes)
+            self._room = length
+        return self._opened
+
+    @property
+    def params(self) -> int:
+        """The weights of the file."""
+        shapes = read_gguf_header(self.file).tensors
+        return sum(math.prod(shape) for name, shape in shapes.items() if name not in FACTORS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +99,23 @@ class OpenedChild:
         """Return the network in memory, put where networks run; that of a file is dequantised."""
         if self.file is None:
             return put_on(open_model(self.checkpoint), running)
-        if self.cut is None:
+        if self.by_llama_cpp:
             return cast(PreTrainedModel, computed(LlamaCppNetwork(self.file), Compute(torch.device("cpu"))))
         from zerolm.children.gguf.network import network_in
 
         return put_on(network_in(self.file, self.checkpoint), running)
 
     @property
+    def by_llama_cpp(self) -> bool:
+        """Whether llama.cpp alone reads it."""
+        return self.file is not None and self.cut is None
+
+    @property
     def params(self) -> int:
         """The parameters of the network."""
-        if self.file is not None and self.cut is None:
+        if self.file is not None and self.by_llama_cpp:
             return LlamaCppNetwork(self.file).params
-        return costs_of(self.checkpoint, CostModel(), self.cut)["params"]
+        return params_of(self.checkpoint, self.cut)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +148,6 @@ class Compared:
         parent = put_on(open_model(self.parent), running)
         return [parent, *(each.network(running) for each in self.children)]
 
-    @property
-    def of_llama_cpp(self) -> bool:
-        """Whether llama.cpp alone reads the first child."""
-        return self.children[0].file is not None and self.children[0].cut is None
-
     def why_by_layers(self) -> str:
         """Return why networks, and one more like the largest, are not in memory together; empty if they are.
 
@@ -117,6 +165,11 @@ class Compared:
         if files or why or needed <= free:
             return why
         return f"all of them would take {needed / 1e9:.3g} of {free / 1e9:.3g} GB free"
+
+
+def params_of(checkpoint: Checkpoint, cut: Cut | None = None) -> int:
+    """Return the parameters of a checkpoint, or of a cut of it."""
+    return costs_of(checkpoint, CostModel(), cut)["params"]
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
@@ -198,7 +251,8 @@ def _check_same_kind(child: Checkpoint, parent: Checkpoint) -> None:
 def _check_comparable(child: Checkpoint, parent: Checkpoint) -> None:
     """Raise ``ValueError`` for outputs that cannot be compared, exchanged networks, weights not finite."""
     _check_same_kind(child, parent)
-    _check_not_exchanged(child, parent)
+    if (parent.root / RECIPE).is_file():  # any other two may be exchanged
+        _check_not_exchanged(child, parent)
     sizes = child.layout.hidden, parent.layout.hidden
     if not is_decoder(parent) and sizes[0] != sizes[1]:
         raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
@@ -206,9 +260,7 @@ def _check_comparable(child: Checkpoint, parent: Checkpoint) -> None:
 
 
 def _check_not_exchanged(child: Checkpoint, parent: Checkpoint) -> None:
-    """Raise ``ValueError`` where a parent was carved, and is smaller than its child in layers or tokens."""
-    if not (parent.root / RECIPE).is_file():
-        return  # any other two may be compared
+    """Raise ``ValueError`` where a parent that was carved is smaller than its child in layers or tokens."""
     body, whole = (costs_of(each, CostModel())["body_params"] for each in (child, parent))
     if body > whole or (body == whole and child.layout.vocab > parent.layout.vocab):
         raise ValueError(
@@ -216,37 +268,3 @@ def _check_not_exchanged(child: Checkpoint, parent: Checkpoint) -> None:
             f"against {whole:,} body parameters, {child.layout.vocab:,} against {parent.layout.vocab:,} "
             "tokens): exchange them"
         )
-
-
-def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
-    """Return a cut with the sizes of the child: that of its recipe, else one by its configuration.
-
-    A narrower stream keeps the channels of most energy, for the recipe contains only its width. None where it
-    has fewer or narrower experts, or no recipe of this parent, and layers that went or sizes that no cut
-    gives it. Raises ``ValueError`` where the recipe is that of another child.
-    """
-    if fewer_experts(child, parent) or has_narrower_experts(child, parent):
-        return None
-    whole, sizes = dimensions(parent), dimensions(child)
-    file = child.root / RECIPE
-    weights = fingerprint(parent) if file.is_file() else ""
-    if weights and _fingerprint_in(file) == weights:
-        recipe = read_recipe(file, parent, weights)
-        cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
-        of_recipe = (len(cut.layers), *cut.largest, width.hidden, width.tied)
-        if of_recipe != (sizes.depth, *sizes.units, sizes.hidden, child.layout.tied):
-            raise ValueError(
-                f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
-            )
-        return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
-    same = ("depth", "hidden", "head_size", "heads_per_group")
-    alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
-    if not alike or any(count > most for count, most in zip(sizes.units, whole.units, strict=True)):
-        return None
-    return Cut.whole(whole).resized(sizes.units)
-
-
-def _fingerprint_in(recipe: Path) -> object:
-    """Return the fingerprint of the parent that a recipe names."""
-    document = recipe_document(recipe)
-    return document.get("parent_weights") if isinstance(document, dict) else None

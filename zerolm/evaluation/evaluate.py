@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,21 +12,12 @@ import numpy as np
 
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.evaluation.by_layers import parts_of, read_by_layers
-from zerolm.evaluation.comparable import Compared, cut_of, names_of
+from zerolm.evaluation.comparable import Compared, names_of, params_of
 from zerolm.evaluation.evaluated import Evaluated, judged_network
 from zerolm.evaluation.judged_text import JudgeRequest, SharedTokens
 from zerolm.evaluation.own_tokens import OwnTokens
 from zerolm.evaluation.readers import InMemory, Reader
-from zerolm.evaluation.same_size import (
-    AS_LLAMA_CPP,
-    DRAW_SEEDS,
-    READ_BACK,
-    Baselines,
-    baselines_of_file,
-    baselines_of_folder,
-    mixtures,
-    params_of,
-)
+from zerolm.evaluation.same_size import DRAW_SEEDS, READ_BACK, Baselines, baselines, cut_of, mixtures
 from zerolm.evaluation.text_judge import JudgedPassages, JudgedSentences, Sentences
 from zerolm.networks.compute import Compute, compute
 from zerolm.networks.opener import is_decoder, mapped_model, stock_tokenizer
@@ -42,8 +33,8 @@ from zerolm.text.tokens import some
 class Readings:
     """Readers of a parent and of its children, the child first, and the text that they are judged by.
 
-    ``others`` are readers of the draws of each row, of as many parameters as the child where ``params`` has
-    no other number. ``sequences`` and ``tokens`` are those of the text by the parent.
+    ``others`` are networks of the child's size. ``sequences`` and ``tokens`` are those of the text by the
+    parent.
     """
 
     parent: Reader
@@ -51,32 +42,24 @@ class Readings:
     text: JudgedPassages | JudgedSentences
     sequences: int
     tokens: int
-    note: str
+    others: Baselines
     shortened: str = ""
-    others: Mapping[str, Sequence[Reader]] = field(default_factory=dict)
-    params: Mapping[str, int] = field(default_factory=dict)
 
 
 def in_memory(networks: Compared, request: JudgeRequest, running: Compute, progress: Progress) -> Readings:
     """Return readers of whole networks, and of other carvings of the child's size."""
     child, parent = networks.children[0], networks.parent
     cut = None if child.file else cut_of(child.checkpoint, parent)
-    if networks.of_llama_cpp and request.loops:
+    if child.by_llama_cpp and request.loops:
         raise ValueError("llama.cpp alone reads the child, and answers no prompts here: leave --loops out")
     shared = SharedTokens.of(parent, request)
     progress("opening both")
     reference, *models = networks.networks(running)
-    if networks.of_llama_cpp:
-        others = Baselines({}, {}, AS_LLAMA_CPP)
-    elif child.file:
-        others = baselines_of_file(child.file, parent, reference, progress)
-    else:
-        others = baselines_of_folder(child.checkpoint, parent, cut, reference, shared.tokens, progress)
-    pooling = MEAN if is_decoder(parent) else TokenPooling.of(parent)
-    whole, *children = (InMemory(partial(lambda one: one, model), pooling) for model in (reference, *models))
+    reader = partial(InMemory, pooling=MEAN if is_decoder(parent) else TokenPooling.of(parent))
+    others = baselines(child, parent, cut, reference, shared.tokens, reader, progress)
+    whole, *children = (reader(partial(lambda one: one, model)) for model in (reference, *models))
     text = shared.predicted(reference) if is_decoder(parent) else shared.embedded()
-    draws = {name: [InMemory(each, pooling) for each in row] for name, row in others.rows.items()}
-    return Readings(whole, children, text, *shared.size, others.note, shared.shortened, draws, others.params)
+    return Readings(whole, children, text, *shared.size, others, shared.shortened)
 
 
 def by_layers(
@@ -97,8 +80,8 @@ def by_layers(
     children = [read(each.checkpoint)[0] for each in networks.children]
     text = JudgedPassages(parts_of(shared.batches, [whole, *children]))
     draws = {name: [reader] for name, reader in zip(choices, masked, strict=True)}
-    note = f"layer by layer: {why}; {note or 'no baselines'}"
-    return Readings(whole, children, text, *shared.size, note, shared.shortened, draws)
+    others = Baselines(f"layer by layer: {why}; {note or 'no baselines'}", draws)
+    return Readings(whole, children, text, *shared.size, others, shared.shortened)
 
 
 def by_own_tokens(
@@ -119,8 +102,7 @@ def by_own_tokens(
     ]
     sizes = ", ".join(f"{each.checkpoint.layout.vocab:,}" for each in networks.children)
     note = f"vocabularies of {sizes} and {parent.layout.vocab:,} tokens: "
-    is_read_back = any(each.file is not None and each.cut is not None for each in networks.children)
-    end = f"; {READ_BACK}" if is_read_back else ""
+    end = f"; {READ_BACK}" if any(each.cut is not None for each in networks.children) else ""
     if losses and is_decoder(parent):
         note += (
             f"bits a byte of {losses.bytes:,} bytes, each by its own tokens; KL over the tokens that both "
@@ -128,7 +110,7 @@ def by_own_tokens(
             f"read alike{end}"
         )
         passages = JudgedPassages({"": losses.stretches}, losses.bytes)
-        return Readings(whole, children, passages, len(losses.stretches), losses.tokens, note)
+        return Readings(whole, children, passages, len(losses.stretches), losses.tokens, Baselines(note))
     note += f"embeddings of the same lines, each by its own tokens{end}"
     lines = [*losses.stretches] if losses else []
     sentences = JudgedSentences(Sentences.of_lines(lines), by=TokenPooling.of(parent).similarity)
@@ -136,7 +118,7 @@ def by_own_tokens(
         lines = lines or some(pairs.sentences, request.sequences)
         both = Sentences.of_lines([*pairs.first, *pairs.second])
         sentences = replace(sentences, sentences=Sentences.of_lines(lines), pairs=both, scores=pairs.scores)
-    return Readings(whole, children, sentences, len(lines), whole.tokens(lines).count, note)
+    return Readings(whole, children, sentences, len(lines), whole.tokens(lines).count, Baselines(note))
 
 
 def _check_own_tokens(networks: Compared, request: JudgeRequest) -> None:
@@ -164,11 +146,8 @@ def _shares(parent: OwnTokens, children: Sequence[OwnTokens], stretches: Sequenc
     """Return the share of the parent's predictions that each child is compared with, as text."""
     counts = np.zeros(1 + len(children))
     for stretch in stretches:
-        parent_places = parent.places(stretch).keys()
-        counts += [
-            len(parent_places),
-            *(len(parent_places & child.places(stretch).keys()) for child in children),
-        ]
+        places = parent.places(stretch).keys()
+        counts += [len(places), *(len(places & child.places(stretch).keys()) for child in children)]
     return ", ".join(f"{share:.1%}" for share in counts[1:] / max(1.0, counts[0]))
 
 
@@ -200,29 +179,25 @@ def evaluate(
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         networks = Compared.opened([child, *beside], parent, Path(folder), progress)
         judging.check(networks.parent)
-        readings = _readings(networks, judging, running, progress)
+        vocab = networks.parent.layout.vocab
+        if any(each.checkpoint.layout.vocab != vocab for each in networks.children):
+            readings = by_own_tokens(networks, judging, running, progress)
+        elif why := networks.why_by_layers():
+            readings = by_layers(why, networks, judging, running, progress)
+        else:
+            readings = in_memory(networks, judging, running, progress)
         return _judged(readings, networks, judging, progress)
-
-
-def _readings(networks: Compared, request: JudgeRequest, running: Compute, progress: Progress) -> Readings:
-    """Return the readers of all networks and the text that they read."""
-    vocab = networks.parent.layout.vocab
-    if any(each.checkpoint.layout.vocab != vocab for each in networks.children):
-        return by_own_tokens(networks, request, running, progress)
-    if why := networks.why_by_layers():
-        return by_layers(why, networks, request, running, progress)
-    return in_memory(networks, request, running, progress)
 
 
 def _judged(readings: Readings, compared: Compared, request: JudgeRequest, progress: Progress) -> Evaluated:
     """Return the measures of each row: of the child, the parent, other networks of its size, and children."""
     child, *neighbours = compared.children
-    params = child.params
-    rows: dict[str, tuple[int, Sequence[Reader]]] = {}
-    rows["parent"] = params_of(compared.parent, None), [readings.parent]
-    rows["child"] = (readings.params.get("child", params), readings.children[:1])
-    for name, draws in readings.others.items():
-        rows[name] = (readings.params.get(name, params), draws)
+    params, others = child.params, readings.others
+    rows: dict[str, tuple[int, Sequence[Reader]]] = {
+        "parent": (params_of(compared.parent), [readings.parent])
+    }
+    for name, draws in {"child": readings.children[:1], **others.rows}.items():
+        rows[name] = (others.params.get(name, params), draws)
     names = names_of([other.place.resolve() for other in neighbours])
     for name, other, reader in zip(names, neighbours, readings.children[1:], strict=True):
         rows[name] = other.params, [reader]
@@ -232,7 +207,7 @@ def _judged(readings: Readings, compared: Compared, request: JudgeRequest, progr
         name: judged_network(name, params, [next(judged) for _ in several])
         for name, (params, several) in rows.items()
     }
-    note = "; ".join(filter(None, [readings.note, *settings_notes(compared.parent)]))
+    note = "; ".join(filter(None, [others.note, *settings_notes(compared.parent)]))
     networks = [by_name.pop("child"), *by_name.values()]
     return Evaluated(
         **networks[0].values,

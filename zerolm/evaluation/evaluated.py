@@ -113,7 +113,6 @@ class Evaluated(Measures):
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that hold something."""
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -24,6 +25,7 @@ from zerolm.networks.mapped import parameters
 from zerolm.networks.roles import body_prefix
 from zerolm.progress import Progress, silent
 
+QUANTISED_PARENT: Final = "quantised parent"
 ROWS: Final = 256
 WEIGHTS: Final = 1 << 16
 """Errors are measured on ``ROWS`` rows of a matrix, evenly spread; on fewer, of about ``WEIGHTS`` weights, if
@@ -66,7 +68,9 @@ class QuantisedParent:
         for name, weight in model.named_parameters():
             kind = self.types.get(name)
             if kind is not None and kind != self.matrices[name].stored:
-                weight.data.copy_(_rounded(weight, kind))
+                values = weight.detach().float().cpu().numpy()
+                read = rounded(values.reshape(-1, values.shape[-1]), kind, None, torch.get_num_threads())
+                weight.data.copy_(torch.from_numpy(read.reshape(values.shape)))
         return model
 
     @property
@@ -117,7 +121,6 @@ def matrices_of(parent: Checkpoint, model: PreTrainedModel) -> dict[str, TypedMa
 
 
 def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[TensorInfo]]:
-    """Return the tensors that each parameter is stored in."""
     stored = dict[str, list[TensorInfo]]()
     for name, places in parameters(parent, body_prefix(model)).items():
         for place in places:
@@ -143,17 +146,9 @@ def _errors(weight: Tensor, matrix: TypedMatrix, kinds: list[WeightType]) -> Flo
     flat = weight.detach().reshape(matrix.rows, matrix.columns)
     taken = spread_rows(matrix.rows, min(ROWS, max(FEWEST_ROWS, WEIGHTS // matrix.columns)))
     some = flat[torch.as_tensor(taken, device=flat.device)].float().cpu().numpy()
-    squares = max(float(np.square(some, dtype=np.float64).sum()), 1e-300)
-    errors = [
-        0.0 if kind == matrix.stored
-        else float(np.square(rounded(some, kind, None) - some, dtype=np.float64).sum()) / squares
-        for kind in kinds
-    ]  # fmt: skip
-    return np.array(errors)
 
+    def squares(values: NDArray[np.float32]) -> float:
+        return float(np.square(values, dtype=np.float64).sum())
 
-def _rounded(weight: Tensor, kind: WeightType) -> Tensor:
-    """Return a parameter as it is read back from a type."""
-    values = weight.detach().float().cpu().numpy()
-    read = rounded(values.reshape(-1, values.shape[-1]), kind, None, torch.get_num_threads())
-    return torch.from_numpy(read.reshape(values.shape))
+    errors = [0.0 if kind == matrix.stored else squares(rounded(some, kind, None) - some) for kind in kinds]
+    return np.array(errors) / max(squares(some), 1e-300)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,28 +18,29 @@ from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import masked
 from zerolm.carving.experts.stock_mixture import Routing
+from zerolm.carving.recipe import read_recipe, recipe_document
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.evaluation.by_layers import Choice, counts_tokens
-from zerolm.evaluation.quantised_parent import quantised_parent, stored_bytes
-from zerolm.evaluation.readers import Made
+from zerolm.evaluation.comparable import RECIPE, OpenedChild, params_of
+from zerolm.evaluation.quantised_parent import QUANTISED_PARENT, quantised_parent, stored_bytes
+from zerolm.evaluation.readers import Made, Reader
 from zerolm.networks.roles import layer_list
 from zerolm.planning.part_costs import PARAMS, Choices, part_costs
-from zerolm.planning.sizes import costs_of
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criteria import criterion_of
 from zerolm.units.importance.criterion import Criterion
-from zerolm.units.kept_units import Cut
+from zerolm.units.kept_units import Cut, dimensions
 from zerolm.units.pruning import apply_in_memory
+from zerolm.units.stream.narrowing import Width
 from zerolm.units.stream.weights_basis import weights_channels
 
 FREQUENCY: Final = "frequency"
 RANDOM: Final = "random"
-Rows = Mapping[str, Sequence[Made]]
 DRAW_SEEDS: Final = (0, 1, 2)
-QUANTISED_PARENT: Final = "quantised parent"
 READ_BACK: Final = "the file's weights as they are read back"
 AS_LLAMA_CPP: Final = "the file as llama.cpp computes it"
 COMPARED: Final = (
@@ -108,48 +108,68 @@ def without_experts(model: PreTrainedModel, fewer: FewerExperts) -> PreTrainedMo
     return network
 
 
-def params_of(checkpoint: Checkpoint, cut: Cut | None) -> int:
-    """Return the parameters of a checkpoint, or of a cut of it."""
-    return costs_of(checkpoint, CostModel(), cut)["params"]
+def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
+    """Return a cut with the sizes of the child: that of its recipe, else one by its configuration.
+
+    A narrower stream keeps the channels of most energy, for the recipe contains only its width. None where it
+    has fewer or narrower experts, or no recipe of this parent, and layers that went or sizes that no cut
+    gives it. Raises ``ValueError`` where the recipe is that of another child.
+    """
+    if fewer_experts(child, parent) or has_narrower_experts(child, parent):
+        return None
+    whole, sizes = dimensions(parent), dimensions(child)
+    file = child.root / RECIPE
+    weights = fingerprint(parent) if file.is_file() else ""
+    document = recipe_document(file) if weights else None
+    if isinstance(document, dict) and document.get("parent_weights") == weights:
+        recipe = read_recipe(file, parent, weights)
+        cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
+        of_recipe = (len(cut.layers), *cut.largest, width.hidden, width.tied)
+        if of_recipe != (sizes.depth, *sizes.units, sizes.hidden, child.layout.tied):
+            raise ValueError(
+                f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
+            )
+        return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
+    same = ("depth", "hidden", "head_size", "heads_per_group")
+    alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
+    if not alike or any(count > most for count, most in zip(sizes.units, whole.units, strict=True)):
+        return None
+    return Cut.whole(whole).resized(sizes.units)
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """Networks of the child's size by row, each made in its turn, and a ``note``.
+    """Readers of networks of the child's size by row, one a draw, and a ``note``.
 
     Rows that are not in ``params`` have as many parameters as the child.
     """
 
-    rows: Rows
-    params: Mapping[str, int]
     note: str
+    rows: Mapping[str, Sequence[Reader]] = field(default_factory=dict)
+    params: Mapping[str, int] = field(default_factory=dict)
 
 
-def baselines_of_folder(
-    child: Checkpoint,
+def baselines(
+    child: OpenedChild,
     parent: Checkpoint,
     cut: Cut | None,
     reference: PreTrainedModel,
     tokens: Tokens,
+    reader: Callable[[Made], Reader],
     progress: Progress,
 ) -> Baselines:
-    """Return the networks compared with a child: carvings of its size, and its parent in as few bytes."""
-    carvings = _carvings(child, parent, cut, reference, tokens, progress)
-    return _with_quantised(carvings, parent, reference, stored_bytes(child), progress)
+    """Return the networks compared with a child: carvings of its size, and its parent in as few bytes.
 
-
-def baselines_of_file(
-    file: Path, parent: Checkpoint, reference: PreTrainedModel, progress: Progress
-) -> Baselines:
-    """Return the parent in as few bytes as a GGUF file."""
-    room = sum(end - start for start, end in read_gguf_header(file).places.values())
-    return _with_quantised(Baselines({}, {}, READ_BACK), parent, reference, room, progress)
-
-
-def _with_quantised(
-    others: Baselines, parent: Checkpoint, reference: PreTrainedModel, room: int, progress: Progress
-) -> Baselines:
-    """Return baselines with the parent quantised to ``room`` bytes, if it has more."""
+    A file has no carvings, and one that llama.cpp alone reads has nothing to be compared with.
+    """
+    if child.by_llama_cpp:
+        return Baselines(AS_LLAMA_CPP)
+    if child.file:
+        others = Baselines(READ_BACK)
+        room = sum(end - start for start, end in read_gguf_header(child.file).places.values())
+    else:
+        others = _carvings(child.checkpoint, parent, cut, reference, tokens, reader, progress)
+        room = stored_bytes(child.checkpoint)
     if room >= stored_bytes(parent):
         return others
     try:
@@ -161,8 +181,8 @@ def _with_quantised(
         f"{others.note}; {QUANTISED_PARENT}: {quantised.bytes:,} of the child's {room:,} bytes, without "
         f"importances: {quantised.text} matrices"
     )
-    rows: Rows = {**others.rows, QUANTISED_PARENT: [lambda: model]}
-    return Baselines(rows, {**others.params, QUANTISED_PARENT: params_of(parent, None)}, note)
+    rows = {**others.rows, QUANTISED_PARENT: [reader(lambda: model)]}
+    return Baselines(note, rows, {**others.params, QUANTISED_PARENT: params_of(parent)})
 
 
 def _carvings(
@@ -171,6 +191,7 @@ def _carvings(
     cut: Cut | None,
     reference: PreTrainedModel,
     tokens: Tokens,
+    reader: Callable[[Made], Reader],
     progress: Progress,
 ) -> Baselines:
     """Return carvings of the size of a cut, or the parent with as many experts as a child."""
@@ -178,20 +199,22 @@ def _carvings(
         cuts = of_the_same_size(parent, cut, progress)
         params = {"child": params_of(parent, cut)}
         params |= {name: params_of(parent, several[0]) for name, several in cuts.items()}
-        carved = {name: [partial(apply_in_memory, reference, each) for each in cuts[name]] for name in cuts}
-        return Baselines(carved, params, COMPARED)
+        carved = {
+            name: [reader(partial(apply_in_memory, reference, each)) for each in several]
+            for name, several in cuts.items()
+        }
+        return Baselines(COMPARED, carved, params)
     choices, note = mixtures(child, parent, DRAW_SEEDS, lambda: reference)
     if not choices:
-        return Baselines({}, {}, NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED)
+        return Baselines(NARROWER if has_narrower_experts(child, parent) else NOT_COMPARED)
     use = expert_use(parent, reference, tokens, progress=progress) if FREQUENCY in choices else {}
     counts = {layer: use[layer]["count"] if use else np.empty(0) for layer in expert_layers(parent)}
 
-    def masked(choose: Choice) -> Made:
+    def masked(choose: Choice) -> Reader:
         by_layer = {layer: choose(layer, counts[layer]) for layer in counts}
-        return partial(without_experts, reference, FewerExperts(parent, by_layer))
+        return reader(partial(without_experts, reference, FewerExperts(parent, by_layer)))
 
-    rows = {name: [masked(choose) for choose in several] for name, several in choices.items()}
-    return Baselines(rows, {}, note)
+    return Baselines(note, {name: [masked(choose) for choose in row] for name, row in choices.items()})
 
 
 def mixtures(

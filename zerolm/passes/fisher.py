@@ -105,18 +105,10 @@ class FisherSums(Accumulator):
 
     def __init__(self, blocks: Blocks, *, with_stream: bool) -> None:
         depth, hidden = len(layer_list(blocks.model)), int(blocks.model.config.hidden_size)
-        self.with_stream = with_stream
-        self.sums: Arrays = {"outputs": np.zeros((hidden, hidden))}
-        self.sums |= {name: np.zeros((depth, len(OUTPUT_ROLES))) for name in ("shares", "first")}
-        self.sums |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
-
-    @property
-    def arrays(self) -> Arrays:
-        return self.sums
-
-    @property
-    def needs_head_input(self) -> bool:
-        return self.with_stream
+        self.with_stream = self.needs_head_input = with_stream
+        self.arrays = {"outputs": np.zeros((hidden, hidden))}
+        self.arrays |= {name: np.zeros((depth, len(OUTPUT_ROLES))) for name in ("shares", "first")}
+        self.arrays |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         norms = input_norms(layer) if self.with_stream else {}
@@ -125,16 +117,16 @@ class FisherSums(Accumulator):
     def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         if self.with_stream:
             assert reading is not None
-            self.sums["last"] += _add_reading(reading, blocks.tokens(index), self.sums)
+            self.arrays["last"] += _add_reading(reading, blocks.tokens(index), self.arrays)
 
     def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
-        _add_outputs(layer_gradients, _counted(blocks, layer_gradients.tokens), self.sums)
+        _add_outputs(layer_gradients, _counted(blocks, layer_gradients.tokens), self.arrays)
         for reading in norm_inputs(layer_gradients, blocks) if self.with_stream else ():
-            _add_reading(reading, layer_gradients.tokens, self.sums)
+            _add_reading(reading, layer_gradients.tokens, self.arrays)
 
     def fisher(self, blocks: Blocks) -> Fisher:
         """Return the means over all tokens of the batches."""
-        sums, batches = self.sums, range(len(blocks.batches))
+        sums, batches = self.arrays, range(len(blocks.batches))
         count = sum(int(_counted(blocks, blocks.tokens(index)).sum()) for index in batches)
         windows = sum(int(blocks.tokens(index)[:, 0].sum()) for index in batches)
         others = np.maximum(sums["shares"] / max(1, count), np.finfo(float).tiny)
@@ -158,7 +150,6 @@ def _counted(blocks: Blocks, tokens: Tensor) -> Tensor:
 
 
 def _add_outputs(layer_gradients: LayerGradients, tokens: Tensor, sums: Arrays) -> None:
-    """Add the second moments of the gradients in the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
         if role not in layer_gradients.gradients.outputs:
             continue  # the layer has no such output

@@ -52,31 +52,23 @@ class MatrixSums(Accumulator):
 
     def __init__(self, blocks: Blocks) -> None:
         self.paths = places_of(blocks.model).modules.projections
-        self.sums = _empty(blocks)
-        self._predicts = blocks.predicts
-
-    @property
-    def arrays(self) -> Arrays:
-        return self.sums
-
-    @property
-    def needs_head_input(self) -> bool:
-        return self._predicts
+        self.arrays, self.needs_head_input = _empty(blocks), blocks.predicts
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return {role: layer.module.get_submodule(path) for role, path in self.paths.items()}
 
     def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         if blocks.predicts:
-            _add_head(blocks, index, last, self.sums)
+            gain = norm_gain(blocks.model, "final_norm", None).to(last)
+            add_head(blocks, index, last, self.arrays, lambda states, _: normalised(states) * gain)
 
     def layer(self, layer_gradients: LayerGradients, blocks: Blocks) -> None:
         add = _add if blocks.predicts else _add_sequences
         for role in self.paths:
             inputs, upstream = layer_gradients.values.inputs[role], layer_gradients.gradients.outputs[role]
-            add(self.sums, _name(layer_gradients.layer, role), inputs, upstream, layer_gradients.tokens)
+            add(self.arrays, _name(layer_gradients.layer, role), inputs, upstream, layer_gradients.tokens)
         if layer_gradients.layer == 0:
-            add_embedding(blocks, layer_gradients.index, layer_gradients.downstream, self.sums)
+            add_embedding(blocks, layer_gradients.index, layer_gradients.downstream, self.arrays)
 
     def matrices(self, blocks: Blocks) -> dict[Place, MatrixMoments]:
         """Return the means over all tokens of the batches; for an encoder over its sequences."""
@@ -87,7 +79,7 @@ class MatrixSums(Accumulator):
             (layer, role) for layer in range(len(layer_list(blocks.model))) for role in self.paths
         ]
         places += [(None, role) for role in outside_layers(predicts=predicts)]
-        moments = {place: mean_of(self.sums, _name(*place), count) for place in places}
+        moments = {place: mean_of(self.arrays, _name(*place), count) for place in places}
         if predicts:
             embedding = moments[None, "embedding"]
             inputs = embedding.inputs * embedding_factor(blocks) ** 2
@@ -118,7 +110,6 @@ def _name(layer: int | None, role: str) -> str:
 
 
 def _empty(blocks: Blocks) -> Arrays:
-    """Return zero sums for every matrix."""
     hidden = int(blocks.model.config.hidden_size)
     shapes = {name: (blocks.vocab, hidden) for name in outside_layers(predicts=blocks.predicts)}
     for number, layer in enumerate(layer_list(blocks.model)):
@@ -165,10 +156,9 @@ def _add_squares(sums: Arrays, name: str, gradient: Tensor, rows: Tensor | None 
 
 def add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
     """Add the moments of the embedding for a batch, from the gradients (b, t, d) before the first layer."""
-    (_add_embedding if blocks.predicts else _add_embedded_sequences)(blocks, index, downstream, sums)
-
-
-def _add_embedding(blocks: Blocks, index: int, downstream: Tensor, sums: Arrays) -> None:
+    if not blocks.predicts:
+        _add_embedded_sequences(blocks, index, downstream, sums)
+        return
     tokens = blocks.tokens(index)
     ids = blocks.batches[index]["input_ids"][tokens].cpu().numpy()
     sums["embedding.felt"] += np.bincount(ids, minlength=blocks.vocab)
@@ -185,12 +175,6 @@ def _add_embedded_sequences(blocks: Blocks, index: int, downstream: Tensor, sums
         some, places = torch.unique(row[wanted], return_inverse=True)
         total = gradient.new_zeros(len(some), gradient.shape[1])
         _add_squares(sums, "embedding", total.index_add_(0, places, gradient[wanted]), some)
-
-
-def _add_head(blocks: Blocks, index: int, last: Tensor, sums: Arrays) -> None:
-    """Add the squared inputs of a head behind a root mean square norm, and its outputs' uncertainty."""
-    gain = norm_gain(blocks.model, "final_norm", None).to(last)
-    add_head(blocks, index, last, sums, lambda states, _: normalised(states) * gain)
 
 
 def add_head(

@@ -61,7 +61,7 @@ class LayerGradients:
 
 @dataclass(frozen=True, eq=False)
 class NormInput:
-    """The input ``stream`` (b, t, d) of a norm, and the gradient ``gradient`` (b, t, d) in it normalised."""
+    """The input ``stream`` of a norm and the ``gradient`` in it normalised, (b, t, d) both."""
 
     stream: Tensor
     gradient: Tensor
@@ -107,11 +107,7 @@ class BatchGroup:
             above[index] = layer_gradients.downstream
 
     def weight_gradients(self, upstream: Sequence[Tensor]) -> Iterator[WeightGradients]:
-        """Yield the gradients in the matrices of each layer, from the last to the first, batch by batch.
-
-        ``upstream`` are the gradients behind the last layer. Raises ``ValueError`` for gradients that are not
-        finite.
-        """
+        """Yield gradients in the matrices of each layer, in the order and with the errors of ``layers``."""
         for index, layer, pair, above in self._backwards(list(upstream)):
             gradients = _weight_gradients(self.blocks, index, layer, pair[0], above[index])
             yield gradients
@@ -169,21 +165,17 @@ def batch_groups(
 
 
 class Accumulator(ABC):
-    """Sums over one forward and backward pass, by name in ``arrays``."""
+    """Sums over one forward and backward pass, by name in ``arrays``, which are changed in place.
 
-    @property
-    @abstractmethod
-    def arrays(self) -> Arrays:
-        """The current sums, changed in place."""
+    One that ``needs_head_input`` gets the input of the last norm, which then has to be a root mean square.
+    """
+
+    arrays: Arrays
+    needs_head_input = False
 
     @abstractmethod
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         """Return the modules of a layer whose inputs, outputs and gradients are added, by name."""
-
-    @property
-    def needs_head_input(self) -> bool:
-        """Whether it needs the input of the last norm, which then has to be a root mean square."""
-        return False
 
     def above(self, blocks: Blocks, index: int, last: Tensor, reading: NormInput | None) -> None:
         """Add the states ``last`` (b, t, d) behind the last layer, and the input of the last norm.
@@ -211,19 +203,12 @@ def walk(
 
     Sums in the ``cache`` under ``name`` are resumed. Raises ``ValueError`` where a gradient is not finite.
     """
-    needs_head_input = any(accumulator.needs_head_input for accumulator in accumulators.values())
-    sums = {
-        f"{of}.{kind}": each
-        for of, accumulator in accumulators.items()
-        for kind, each in accumulator.arrays.items()
-    }
+    every = accumulators.values()
+    needs_head_input = any(each.needs_head_input for each in every)
+    sums = {f"{of}.{kind}": x for of, each in accumulators.items() for kind, x in each.arrays.items()}
 
     def watched(layer: StockLayer) -> Mapping[str, nn.Module]:
-        return {
-            name: module
-            for accumulator in accumulators.values()
-            for name, module in accumulator.watched(layer).items()
-        }
+        return {name: module for each in every for name, module in each.watched(layer).items()}
 
     for part in batch_groups(blocks, sums, cache, name, text, progress):
         upstream = []
@@ -233,11 +218,11 @@ def walk(
                 reading, above = gradient_by_head(blocks, index, last)
             else:
                 above = gradient_above(blocks, index, last, pooling=pooling)
-            for accumulator in accumulators.values():
+            for accumulator in every:
                 accumulator.above(blocks, index, last, reading)
             upstream.append(above)
         for layer_gradients in part.layers(upstream, watched):
-            for accumulator in accumulators.values():
+            for accumulator in every:
                 accumulator.layer(layer_gradients, blocks)
 
 
@@ -379,14 +364,14 @@ def input_norms(layer: StockLayer) -> dict[str, nn.Module]:
     return {"attention_norm": layer.norms["before"], "ffn_norm": layer.norms["between"]}
 
 
-def writers(layer: StockLayer) -> dict[str, nn.Module]:
+def writers(layer: StockLayer) -> Mapping[str, nn.Module]:
     """Return the modules that write to the residual stream."""
-    return dict(layer.writers)
+    return layer.writers
 
 
-def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
+def writers_and_norms(layer: StockLayer) -> Mapping[str, nn.Module]:
     """Return the modules that write to the residual stream, and the norms behind them."""
-    return {**writers(layer), **layer.behind}
+    return {**layer.writers, **layer.behind}
 
 
 def normalised(x: Tensor) -> Tensor:

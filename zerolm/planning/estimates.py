@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
-from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import StockLayer, bias, matrix
@@ -50,10 +50,9 @@ from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import spread
-from zerolm.units.layer_unit import LayerUnit
 from zerolm.units.pruning import dimensions_of
 from zerolm.units.stream.narrowing import RIDGE, Basis, Width
-from zerolm.units.within_layers import UNITS
+from zerolm.units.within_layers import UNITS, LayerUnit
 
 UNIT_STEPS: Final = 64
 """Largest number of sizes of the FFN, and of KV groups, whose losses are predicted."""
@@ -66,11 +65,9 @@ ESTIMATE_BATCH: Final = 2
 class CutEstimates(Accumulator):
     """A kind of cut: ``sums`` of (G . d)^2 over tokens, one for each candidate."""
 
-    sums: Floats
-
-    @property
-    def arrays(self) -> Arrays:
-        return {"sums": self.sums}
+    def __init__(self, *shape: int) -> None:
+        self.sums = np.zeros(shape)
+        self.arrays = {"sums": self.sums}
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return {}
@@ -90,7 +87,7 @@ class UnitEstimates(CutEstimates):
     ) -> None:
         self.unit, self.by_sequence, self._watched = unit, by_sequence, watched
         self.removed = [torch.from_numpy(each) for each in removed]
-        self.sums = np.zeros((len(removed), removed[0].shape[1]))
+        super().__init__(len(removed), removed[0].shape[1])
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return self._watched(layer)
@@ -139,7 +136,8 @@ class LayerEstimates(CutEstimates):
     """Losses of removing whole layers: ``sums`` (layers,). d is the whole change that a layer makes."""
 
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
-        self.by_sequence, self.sums = by_sequence, np.zeros(depth)
+        super().__init__(depth)
+        self.by_sequence = by_sequence
 
     def layer(self, here: LayerGradients, blocks: Blocks) -> None:
         changes = ((here.above - here.below) * here.upstream).sum(-1, keepdim=True)  # (b, t, 1)
@@ -161,6 +159,8 @@ class StreamEstimates(CutEstimates):
     A tied head changes the embedding too.
     """
 
+    needs_head_input = True
+
     def __init__(self, basis: Basis, widths: Ints, *, tied: bool, read: Floats | None = None) -> None:
         self.widths = torch.from_numpy(widths - 1)
         vectors = torch.from_numpy(basis.vectors).float()
@@ -168,7 +168,7 @@ class StreamEstimates(CutEstimates):
         if read is not None:
             self.inside.append(_innovations(basis.vectors, read))
         self.last = _innovations(basis.vectors, basis.last)
-        self.sums = np.zeros((len(self.inside), 2, len(widths)))
+        super().__init__(len(self.inside), 2, len(widths))
         self.removed: dict[int, list[Tensor]] = {}
         self.embeddings: list[tuple[Tensor, Tensor]] = []
         for width in widths.tolist() if tied else []:
@@ -176,10 +176,6 @@ class StreamEstimates(CutEstimates):
             moved = narrowing.embedding - narrowing.basis
             maps = (torch.from_numpy(each).float() for each in (moved, narrowing.basis))
             self.embeddings.append((next(maps), next(maps)))
-
-    @property
-    def needs_head_input(self) -> bool:
-        return True
 
     def watched(self, layer: StockLayer) -> Mapping[str, nn.Module]:
         return input_norms(layer)
@@ -272,6 +268,7 @@ def estimated_losses(
     if basis is not None:
         read = repaired.stream["energy"] if repaired else None
         estimates["stream"] = StreamEstimates(basis, widths[:-1], tied=tied, read=read)
+    kept = {kind: [[units.tolist() for units in each] for each in every] for kind, every in chosen.items()}
     walk(
         blocks,
         estimates,
@@ -279,38 +276,31 @@ def estimated_losses(
         "estimating the loss of every cut",
         pooling=pooling,
         progress=progress,
-        name="-".join([*estimates, _digest(chosen)]),
+        name="-".join([*estimates, hashlib.sha256(repr(kept).encode()).hexdigest()]),
     )
-    count = sum(
-        int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
-        for i in range(len(blocks.batches))
-    )
+    batches = [blocks.tokens(index) for index in range(len(blocks.batches))]
+    count = sum(int(tokens.any(1).sum() if by_sequence else tokens.sum()) for tokens in batches)
     losses = {name: 0.5 * each.sums / count for name, each in estimates.items()}
-    heads = {False, tied}
 
     def table(units: Mapping[str, Floats], reading: int) -> LossTable:
-        return LossTable(
-            by,
-            sizes,
-            {kind: [np.append(row, 0.0) for row in units[kind]] for kind in sizes},
-            losses["gone"],
-            StreamLosses(
-                widths, {head: np.append(losses["stream"][reading, int(head)], 0.0) for head in heads}
+        of_units = {kind: [np.append(row, 0.0) for row in units[kind]] for kind in sizes}
+        stream = None
+        if basis is not None:
+            by_head = losses["stream"][reading]
+            stream = StreamLosses(
+                widths, {head: np.append(by_head[int(head)], 0.0) for head in (False, tied)}
             )
-            if basis is not None
-            else None,
-        )
+        return LossTable(by, sizes, of_units, losses["gone"], stream)
 
     as_cut = table(losses, 0)
     if repaired is None:
         return as_cut
-    after_repair = {
-        kind: np.array(
-            [[by.loss_increase(layer, kind, size) for size in counts[:-1].tolist()] for layer in layers]
-        )
-        for kind, counts in sizes.items()
-    }
-    return replace(as_cut, repaired=table(after_repair, 1))
+
+    def after_repair(kind: str) -> Floats:
+        smaller = sizes[kind][:-1].tolist()
+        return np.array([[by.loss_increase(layer, kind, size) for size in smaller] for layer in layers])
+
+    return replace(as_cut, repaired=table({kind: after_repair(kind) for kind in sizes}, 1))
 
 
 def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int, float]]) -> Floats:
@@ -332,12 +322,6 @@ def calibrated(predicted: Floats, measure: Callable[[Sequence[int]], Mapping[int
     shifts = np.log(measured[sound]) - tops
     logs = np.log(np.maximum(predicted, np.finfo(float).tiny))
     return np.where(predicted > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), predicted)
-
-
-def _digest(chosen: Mapping[str, Sequence[Sequence[Ints]]]) -> str:
-    """Return the SHA-256 of the units that are kept, by kind, layer and size."""
-    every = {kind: [[kept.tolist() for kept in each] for each in layers] for kind, layers in chosen.items()}
-    return hashlib.sha256(repr(every).encode()).hexdigest()
 
 
 def _removed(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

@@ -58,9 +58,7 @@ class LossTable(Criterion):
     def predicted(self, cut: Cut) -> float:
         """Return the sum of the losses of a cut's parts."""
         kept = {layer.layer: layer for layer in cut.layers}
-        total = 0.0
-        if cut.narrowing and self.stream:
-            total += self.stream.loss(cut.narrowing.width)
+        total = self.stream.loss(cut.narrowing.width) if cut.narrowing and self.stream else 0.0
         for layer in range(cut.parent.depth):
             if layer not in kept:
                 total -= self.without(layer)

@@ -136,7 +136,6 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
 
 
 def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, number: int) -> LayerCosts:
-    """Return the costs of the parts of one layer of the parent, tensor by tensor."""
     layout, parent = checkpoint.layout, dimensions(checkpoint)
     names, windows = layout.layer(number).values(), set(layout.windows)
     window = windows.pop() if len(windows) == 1 else 0
@@ -178,14 +177,10 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
         return _with_bytes(costs.layers(Shapes.of([cut_layer]))[0], size if stored else None)
 
     least = tuple(counts[0] for counts in choices.units)
-    rest = layer(least)
-    return LayerCosts(
-        tuple(
-            {count: layer((*least[:at], count, *least[at + 1 :])) - rest for count in counts}
-            for at, counts in enumerate(choices.units)
-        ),
-        rest,
-    )
+    rest, units = layer(least), list[dict[int, Ints]]()
+    for at, counts in enumerate(choices.units):
+        units.append({count: layer((*least[:at], count, *least[at + 1 :])) - rest for count in counts})
+    return LayerCosts(tuple(units), rest)
 
 
 def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str, tuple[int, ...], int]]:
@@ -244,7 +239,6 @@ def _check_alike(checkpoint: Checkpoint) -> None:
 
 
 def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:
-    """Return the tensors outside the layers."""
     tied = checkpoint.layout.tied if width is None else width.tied
     embedding = head = 0
     heads: list[Matrix] = []

@@ -99,9 +99,8 @@ def plan_uniform(
     depths = np.array(choices.depth)
     scores = best_first[depths - 1] + without.sum()  # (depths, n1, n2, ...)
     layers = np.array([layer.table(choices.units) for layer in part_costs.layers])  # (layers, n1, n2, ..., 6)
-    costs = (
-        np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)[depths - 1] + part_costs.outside
-    )
+    in_order = np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)
+    costs = in_order[depths - 1] + part_costs.outside
     allowed = budgets.allow(costs)
     if not allowed.any():
         raise Infeasible(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
@@ -183,7 +182,6 @@ def _candidates(
 
 
 def _undominated(scores: Floats, costs: Ints) -> Ints:
-    """Return the undominated candidates."""
     order = np.lexsort((*costs.T, -scores))
     kept: list[int] = []
     for i in order:

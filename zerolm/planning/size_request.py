@@ -183,18 +183,11 @@ class WeightsRequest:
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` for options on types without a gguf file or without a budget of bytes."""
-        values = {
-            "types": self.types,
-            "max-bits": self.max_bits,
-            "imatrix": self.imatrix,
-            "requantize": self.requantize,
-        }
-        flags = [f"--{name}" for name, value in values.items() if value]
+        flags = [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
         if flags and form != "gguf":
             raise ValueError(f"{flags[0]} is for quantisation types of gguf files: give --format gguf")
-        if (
-            self.imatrix or self.requantize or self.types not in (None, STORED)
-        ) and "max_weight_bytes" not in budgets:
+        needs_bytes = self.imatrix or self.requantize or self.types not in (None, STORED)
+        if needs_bytes and "max_weight_bytes" not in budgets:
             raise ValueError(f"{flags[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
 
     def check_parent(self, quantised: Sequence[str], *, types_alone: bool) -> None:

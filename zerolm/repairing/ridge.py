@@ -78,21 +78,15 @@ class SecondMoments:
         return offset
 
 
-class RidgeSolver:
-    """Changes of columns (k, d) for given sums of x x^T (k, k), by ridge regression."""
-
-    def __init__(self, inputs: Tensor) -> None:
-        self.inputs = inputs
-        self.mean = float(inputs.diagonal().mean()) if len(inputs) else 0.0
-
-    def solve(self, missing: Sequence[Tensor], share: float) -> list[Tensor]:
-        """Return (X^T X + share mean I)^-1 M for each M (k, d)."""
-        pulled = self.inputs.clone()
-        pulled.diagonal().add_(max(share * self.mean, 1e-300))
-        factor, failed = torch.linalg.cholesky_ex(pulled)
-        if failed:  # not positive definite, by rounding
-            return [torch.linalg.solve(pulled, each) for each in missing]
-        return [torch.cholesky_solve(each, factor) for each in missing]
+def solved(inputs: Tensor, missing: Sequence[Tensor], share: float) -> list[Tensor]:
+    """Return the changes (X^T X + share mean I)^-1 M of columns for each M (k, d), of X^T X (k, k)."""
+    mean = float(inputs.diagonal().mean()) if len(inputs) else 0.0
+    pulled = inputs.clone()
+    pulled.diagonal().add_(max(share * mean, 1e-300))
+    factor, failed = torch.linalg.cholesky_ex(pulled)
+    if failed:  # not positive definite, by rounding
+        return [torch.linalg.solve(pulled, each) for each in missing]
+    return [torch.cholesky_solve(each, factor) for each in missing]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +122,10 @@ class Fit:
         if ridges is None:
             ridges = self.chosen(start) if self.held.count else UNTRIED
         output, earlier_error = self.fitted.missing(start)
-        solver = RidgeSolver(self.fitted.inputs)
-        (first,) = solver.solve([output], ridges.output)
-        (second,) = (
-            solver.solve([earlier_error], ridges.lost)
-            if bool(earlier_error.any())
-            else (torch.zeros_like(first),)
-        )
-        return start + first + second, ridges
+        columns = start + solved(self.fitted.inputs, [output], ridges.output)[0]
+        if bool(earlier_error.any()):
+            columns = columns + solved(self.fitted.inputs, [earlier_error], ridges.lost)[0]
+        return columns, ridges
 
     def improves(self, start: Tensor, columns: Tensor) -> bool:
         """Return whether columns have a lower loss on held-out tokens than ``start``, both (k, d)."""
@@ -154,10 +144,10 @@ class Fit:
         parts = [part.to(dtype) for part in self.fitted.missing(start, mix)]
         held, missing = self.held.inputs.to(dtype), self.held.missing(start, mix)
         wanted = (missing[0] + missing[1]).to(dtype)
-        solver = RidgeSolver(self.fitted.inputs.to(dtype))
-        solved = {share: solver.solve(parts, share) for share in {*OUTPUT_RIDGES, *ERROR_RIDGES}}
-        output = {share: solved[share][0] for share in OUTPUT_RIDGES}
-        earlier_error = {share: solved[share][1] for share in ERROR_RIDGES}
+        inputs = self.fitted.inputs.to(dtype)
+        changes = {share: solved(inputs, parts, share) for share in {*OUTPUT_RIDGES, *ERROR_RIDGES}}
+        output = {share: changes[share][0] for share in OUTPUT_RIDGES}
+        earlier_error = {share: changes[share][1] for share in ERROR_RIDGES}
         predicted = {share: held @ change for share, change in earlier_error.items()}
 
         def alone(change: Tensor, predicted: Tensor) -> float:

@@ -89,20 +89,20 @@ def layer_energies(checkpoint: Checkpoint, ledger: Ledger, layer: int) -> LayerE
 
 
 def _unit_energies(checkpoint: Checkpoint, ledger: Ledger, layer: int, kind: str) -> Floats:
-    """Return the energy of each KV group or neuron of a layer."""
+    """Return the energy of each KV group or neuron of a layer, (units,)."""
     return np.asarray(sum(share.squares for share in shares(checkpoint, ledger, layer, kind)), np.float64)
 
 
 def _totals(checkpoint: Checkpoint, ledger: Ledger, part: str, layer: int | None = None) -> list[Totals]:
     """Return the totals of the matrices of ``attention`` or of the ``ffn`` in one layer, else in all."""
+
+    def is_of_part(slot: Slot) -> bool:
+        labels = {label for axis in slot.axes for label in axis.split("+")}
+        return slot.is_matrix and bool(labels & {"q", "kv"}) == (part == "attention")
+
     slots = checkpoint.layout.slots.items()
     inside = ((name, slot) for name, slot in slots if slot.layer is not None and layer in (None, slot.layer))
-    return [ledger.total(name) for name, slot in inside if slot.is_matrix and _part(slot) == part]
-
-
-def _part(slot: Slot) -> str:
-    labels = {label for axis in slot.axes for label in axis.split("+")}
-    return "attention" if labels & {"q", "kv"} else "ffn"
+    return [ledger.total(name) for name, slot in inside if is_of_part(slot)]
 
 
 def energies(totals: Sequence[Totals]) -> Energies:

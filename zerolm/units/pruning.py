@@ -98,11 +98,16 @@ def carved_layer(
     slice_layer(layer, cut, kept)
     if cut.narrowing:
         narrow_layer(model, layer.module, kept.layer, maps_of(model, cut.narrowing, arrays))
-    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
-    released(layer_list(model)[kept.layer].parameters())
-    layer = layer_of(places_of(model), module)
+    layer = _placed(model, layer, kept)
     put_repaired(layer, kept.layer, arrays)
     return layer
+
+
+def _placed(model: PreTrainedModel, layer: StockLayer, kept: LayerCut) -> StockLayer:
+    """Return a changed copy of a layer in the model's compute dtype; the layer itself leaves memory."""
+    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    released(layer_list(model)[kept.layer].parameters())
+    return layer_of(places_of(model), module)
 
 
 def masked_layer(
@@ -126,9 +131,7 @@ def masked_layer(
         kept_columns = weight[:, index] if new is None else as_stored(module, torch.from_numpy(new))
         masked[:, index] = kept_columns.to(weight)
         set_matrix(module, masked, offset if shift is None else torch.from_numpy(shift))
-    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
-    released(layer_list(model)[kept.layer].parameters())
-    return layer_of(places_of(model), module)
+    return _placed(model, layer, kept)
 
 
 def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:

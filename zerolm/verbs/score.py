@@ -78,11 +78,11 @@ class ScoreSettings(Request):
         from zerolm.scores.base import score_options
         from zerolm.spaces import shape_text
         from zerolm.spaces.document import scores_of
-        from zerolm.verbs.calibrate_report import attached
+        from zerolm.verbs.calibrate_report import attached, calibration_of
         from zerolm.verbs.score_report import ScoreReport, ScoreValue
 
         options, architecture = score_options(self.further), self._architecture()
-        calibration = self._calibration()
+        calibration = None if self.calibration is None else calibration_of(self.calibration)
         calibrated = _expectation(calibration, architecture) if calibration else None
         costs = self.conditions.model()
         rows = scores_of(architecture, self.score, options=options, costs=costs)
@@ -135,11 +135,6 @@ class ScoreSettings(Request):
         except ValueError:
             return None
         return Attached("architecture.json", document) if is_whole else None
-
-    def _calibration(self) -> Calibration | None:
-        from zerolm.verbs.calibrate_report import calibration_of
-
-        return None if self.calibration is None else calibration_of(self.calibration)
 
 
 def _expectation(calibration: Calibration, architecture: Architecture) -> tuple[ScoreValue, Expected | None]:

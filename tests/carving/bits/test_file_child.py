@@ -35,7 +35,7 @@ from zerolm.planning.part_costs import Choices  # noqa: E402
 from zerolm.text.calibration import tokens_of  # noqa: E402
 from zerolm.units.importance.criterion import FirstUnits  # noqa: E402
 from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
-from zerolm.units.stream.loss_basis import loss_basis  # noqa: E402
+from zerolm.units.stream.in_memory import loss_basis  # noqa: E402
 from zerolm.units.stream.narrowing import Width  # noqa: E402
 
 QUICK: dict[str, Any] = {"form": "gguf", "sequences": 8, "length": 16}

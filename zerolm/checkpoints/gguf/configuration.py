@@ -131,7 +131,6 @@ def _is_set(header: GgufHeader, family: Family, flag: str) -> bool:
 
 
 def _rotary(metadata: Mapping[str, Any], size: int, factors: NDArray[np.float32] | None) -> dict[str, Any]:
-    """Return the parameters of rotary positions of heads of this size."""
     base = metadata.get("rope.freq_base", 10_000.0)
     turned, kind = metadata.get("rope.dimension_count", size), metadata.get("rope.scaling.type", "none")
     if not isinstance(base, float) or not 1 < base < math.inf:

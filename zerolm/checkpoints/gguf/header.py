@@ -98,9 +98,6 @@ class _Cursor:
         start = self._claim(count * struct.calcsize(f"<{code}"))
         return struct.unpack_from(f"<{count}{code}", self._data, start)
 
-    def skip(self, size: int) -> None:
-        self._claim(size)
-
     def text(self) -> str:
         size = self.number("Q")
         start = self._claim(size)
@@ -123,13 +120,13 @@ class _Cursor:
             if count <= most:
                 return [self.text() for _ in range(count)]
             for _ in range(count):
-                self.skip(self.number("Q"))
+                self._claim(self.number("Q"))
             return None
         if kind not in SCALARS:
             raise ValueError(f"its metadata has an array of type {kind}")
         if count <= most:
             return list(self.numbers(SCALARS[kind], count))
-        self.skip(count * struct.calcsize(f"<{SCALARS[kind]}"))
+        self._claim(count * struct.calcsize(f"<{SCALARS[kind]}"))
         return None
 
 
@@ -162,18 +159,13 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
     if len(shapes) < len(placed):
         raise ValueError("two of its tensors have one name")
     places = {name: (data + start, data + start + length) for name, _, _, start, length in placed}
-    _check_apart(places)
-    types = {name: kind for name, _, kind, *_ in placed}
-    return GgufHeader(metadata, shapes, types, places, cursor.digest, spans)
-
-
-def _check_apart(places: dict[str, tuple[int, int]]) -> None:
-    """Raise ``ValueError`` where two tensors share bytes."""
     reached = 0
     for name, (start, end) in sorted(places.items(), key=lambda item: item[1]):
         if start < reached:
             raise ValueError(f"tensor {name!r} overlaps another")
         reached = max(reached, end)
+    types = {name: kind for name, _, kind, *_ in placed}
+    return GgufHeader(metadata, shapes, types, places, cursor.digest, spans)
 
 
 def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int, int]:

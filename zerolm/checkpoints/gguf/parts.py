@@ -71,10 +71,9 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
     names = [name for part in headers for name in part.tensors]
     if len({*names}) < len(names):
         raise ValueError("two of its parts have a tensor of one name")
-    if header.metadata.get(TENSORS) != len(names):
-        raise ValueError(
-            f"its parts have {len(names)} tensors, its header specifies {header.metadata.get(TENSORS)}"
-        )
+    stated = header.metadata.get(TENSORS)
+    if stated != len(names):
+        raise ValueError(f"its parts have {len(names)} tensors, its header specifies {stated}")
     together = replace(
         header,
         tensors={name: shape for part in headers for name, shape in part.tensors.items()},
@@ -87,16 +86,14 @@ def read_gguf(file: Path, whole: Collection[str] = ()) -> GgufModel:
 
 
 def _parts_of(file: Path, header: GgufHeader) -> tuple[Path, ...]:
-    """Return the parts of a model in their order; ``ValueError`` where one is missing, or where names have no
-    part.
-    """
+    """Return the parts of a model in their order; ``ValueError`` where one is missing, or misnamed."""
     count, match = header.metadata[COUNT], PART.fullmatch(file.name)
-    if type(count) is not int or match is None or int(match["count"]) != count:
+    if type(count) is not int:
+        raise ValueError(f"its {COUNT} is no number")
+    if match is None or int(match["count"]) != count:
         raise ValueError(
             f"it is one of {count} parts, and its name is not ...-00001-of-{count:05d}.gguf, by which the "
             "others are known"
-            if type(count) is int
-            else f"its {COUNT} is no number"
         )
     files = tuple(
         file.with_name(f"{match['stem']}-{number:05d}-of-{count:05d}.gguf") for number in range(1, count + 1)

@@ -41,10 +41,7 @@ EXPERT: Final = "{expert}"
 ROWS: Final = 1 << 22
 """Weights that are dequantised at a time, about."""
 TOKENIZER_FILES: Final = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
 )
 MORE_TEMPLATES: Final = "additional_chat_templates/*.jinja"
 """Files of a tokenizer that are used where they are next to a GGUF file."""
@@ -70,16 +67,11 @@ class GgufSource:
 
 @dataclass(frozen=True)
 class _Stored:
-    """A tensor of the file, by its name in the stock class."""
+    """A tensor of the file, by its name in the stock class, with its type: a ``TypedTensor`` if quantised."""
 
-    name: str
     pattern: Pattern
     info: TensorInfo
     kind: WeightType
-
-    @property
-    def role(self) -> str:
-        return self.pattern.role
 
 
 def gguf_file(name: str | Path) -> Path | None:
@@ -113,9 +105,9 @@ def unpacked(
     factors = _factors(model)
     config = configuration(header, family, factors)
     tensors = _tensors(model, family, config)
-    types = {each.name: each.kind.name for each in tensors if len(each.info.shape) == 2}
+    types = {each.info.name: each.kind.name for each in tensors if len(each.info.shape) == 2}
     moved = [each for each in tensors if _is_moved(family, each)]
-    shards = model.shards(_in_place(each) for each in tensors if not _is_moved(family, each))
+    shards = model.shards(each.info for each in tensors if not _is_moved(family, each))
     seen = [(each.file.stat().st_ino, each.size, each.modified) for each in shards]
     key = (CACHE_VERSION, str(file.resolve()), seen, header.digest)
     tokenizer_files = [(name, (file.parent / name).stat().st_mtime_ns) for name in _tokenizer_files(file)]
@@ -167,56 +159,47 @@ def _tensors(model: GgufModel, family: Family, config: dict[str, Any]) -> list[_
         if pattern.axes[0] == "1" and len(order) < len(pattern.axes):
             order = (1, *order)
         info = TensorInfo(name, kind.name, order, model.file_of[stored], start, end)
+        if kind.name not in STORED_NAMES:
+            info = TypedTensor(name, kind.name, order, info.file, start, end, kind)
         if EXPERT not in name:
-            tensors.append(_Stored(name, pattern, info, kind))
+            tensors.append(_Stored(pattern, info, kind))
             continue
         if len(order) != 3 or order[0] != sizes.sizes["experts"]:
             raise ValueError(f"tensor {stored!r} of {list(shape)} has no matrix for each expert")
         for expert in range(order[0]):
             part = replace(info.one(expert), name=name.replace(EXPERT, str(expert)))
-            tensors.append(_Stored(part.name, pattern, part, kind))
+            tensors.append(_Stored(pattern, part, kind))
     return tensors
 
 
 def _is_moved(family: Family, tensor: _Stored) -> bool:
-    shifted = family.tensors.factors.shift != 0 and tensor.role.endswith("norm")
+    role = tensor.pattern.role
+    shifted = family.tensors.factors.shift != 0 and role.endswith("norm")
     is_in_mixture = family.has_experts and tensor.pattern.in_layer and len(tensor.info.shape) == 2
-    there = tensor.kind.name in STORED_NAMES or is_in_mixture
-    return not there or changes_places(family, tensor.role) or shifted
-
-
-def _in_place(tensor: _Stored) -> TensorInfo:
-    """Return a tensor that stays in the file, quantised or not."""
-    if tensor.kind.name in STORED_NAMES:
-        return tensor.info
-    info = tensor.info
-    return TypedTensor(info.name, info.dtype, info.shape, info.file, info.start, info.end, tensor.kind)
+    there = not tensor.info.is_packed or is_in_mixture
+    return not there or changes_places(family, role) or shifted
 
 
 def _outgoing(tensor: _Stored, family: Family, head_size: int) -> Outgoing:
     """Return a tensor as the stock class has it: in its own type, or what is quantised in float32."""
-    dtype = tensor.kind.name if tensor.kind.name in STORED_NAMES else "F32"
-    return Outgoing(tensor.name, dtype, tensor.info.shape, partial(_chunks, tensor, family, head_size, dtype))
+    dtype, info = "F32" if tensor.info.is_packed else tensor.kind.name, tensor.info
+    return Outgoing(info.name, dtype, info.shape, partial(_chunks, tensor, family, head_size, dtype))
 
 
 def _chunks(tensor: _Stored, family: Family, head_size: int, dtype: str) -> Iterator[Chunk]:
-    """Yield the numbers of a tensor, some heads at a time."""
-    rows = tensor.info.shape[0] if len(tensor.info.shape) == 2 else 1
-    columns = tensor.info.count // rows
-    raw: NDArray[Any] = np.memmap(
-        tensor.info.file, np.uint8, "r", tensor.info.start, (rows, tensor.kind.size(columns))
-    )
+    info, role = tensor.info, tensor.pattern.role
+    rows = info.shape[0] if len(info.shape) == 2 else 1
+    columns = info.count // rows
+    raw: NDArray[Any] = np.memmap(info.file, np.uint8, "r", info.start, (rows, tensor.kind.size(columns)))
     step = max(1, ROWS // columns // head_size) * head_size
-    shift = np.float32(family.tensors.factors.shift if tensor.role.endswith("norm") else 0.0)
+    shift = np.float32(family.tensors.factors.shift if role.endswith("norm") else 0.0)
     for start in range(0, rows, step):
         part = np.asarray(raw[start : start + step])
-        if len(tensor.info.shape) == 1:
+        if len(info.shape) == 1:
             part = part.view(RAW_TYPES[dtype]).reshape(-1)
-        elif tensor.kind.name in STORED_NAMES:
-            part = part.view(RAW_TYPES[dtype])
         else:
-            part = dequantised(part, tensor.kind)
-        part = in_class_order(family, tensor.role, part, head_size)
+            part = dequantised(part, tensor.kind) if info.is_packed else part.view(RAW_TYPES[dtype])
+        part = in_class_order(family, role, part, head_size)
         yield narrowed(widened(part, dtype) - shift, dtype) if shift else part
 
 
@@ -231,7 +214,6 @@ def _factors(model: GgufModel) -> NDArray[np.float32] | None:
 
 
 def _tokenizer_files(file: Path) -> list[str]:
-    """Return the files of a tokenizer next to the file, if it is there."""
     if not inside(file.parent, TOKENIZER_FILES[0]):
         return []
     more = sorted(each.relative_to(file.parent).as_posix() for each in file.parent.glob(MORE_TEMPLATES))

@@ -24,6 +24,7 @@ from zerolm.networks.hooks import rounded_inputs
 from zerolm.networks.pooling import MEAN, TokenPooling
 
 CHECKED_LENGTH: Final = 32
+ONE_THREAD: Final = {"n_threads": 1, "n_threads_batch": 1}
 ROUNDING: Final = {"F32": 0.0, "F16": 4e-3, "BF16": 3e-2}
 """By the type of a matrix, the error of readers that multiply in that type, as a share of the largest
 output."""
@@ -61,8 +62,7 @@ def check(
     Raises ``ModuleNotFoundError`` without llama-cpp-python.
     """
     require()
-    encodes = is_encoder(file)
-    opened = open_encoder(file) if encodes else _open(file)
+    opened = _open(file)
     try:
         notes = () if tokenizer is None else compare_with(opened, tokenizer)
         ids = _some_tokens(opened, tokenizer)
@@ -70,7 +70,7 @@ def check(
         proof = replace(proof, notes=(*proof.notes, *notes))
     finally:
         opened.close()
-    return _with_embedding(proof, file, reference, pooling, ids, tolerance) if encodes else proof
+    return _with_embedding(proof, file, reference, pooling, ids, tolerance) if is_encoder(file) else proof
 
 
 def compare_file(file: Path, reference: Callable[[Tensor], Tensor], ids: Tensor) -> Verified:
@@ -78,7 +78,7 @@ def compare_file(file: Path, reference: Callable[[Tensor], Tensor], ids: Tensor)
 
     Only the first sequence is compared.
     """
-    opened = open_encoder(file) if is_encoder(file) else _open(file)
+    opened = _open(file)
     try:
         tokens = ids[0, :CHECKED_LENGTH].tolist()
         return _compare_outputs(opened, reference, tokens, TOLERANCE, READ)
@@ -97,11 +97,9 @@ def open_encoder(file: Path, **settings: Any) -> Any:
 
     It returns the states of tokens, or their pooled embedding by ``pooling_type``.
     """
-    sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), CHECKED_LENGTH) | {
-        "n_threads": 1,
-        "n_threads_batch": 1,
-    }
-    return opened_by_llama_cpp(file, **{"embedding": True, "pooling_type": 0, **sizes, **settings})
+    sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), CHECKED_LENGTH)
+    usual = {"embedding": True, "pooling_type": 0, **sizes, **ONE_THREAD}
+    return opened_by_llama_cpp(file, **usual | settings)
 
 
 def states_of(opened: Any, ids: Sequence[int]) -> Tensor:
@@ -137,11 +135,12 @@ def _encode(opened: Any, ids: Sequence[int]) -> None:
 
 
 def _open(file: Path) -> Any:
-    """Open the file in llama.cpp, on one thread, with keys and values in float32."""
-    full = GGMLQuantizationType.F32
-    settings: dict[str, Any] = {"n_ctx": CHECKED_LENGTH, "n_batch": CHECKED_LENGTH, "logits_all": True}
-    settings |= {"type_k": full, "type_v": full, "n_threads": 1, "n_threads_batch": 1}
-    return opened_by_llama_cpp(file, **settings)
+    """Open a file in llama.cpp, on one thread; a decoder with keys and values in float32."""
+    if is_encoder(file):
+        return open_encoder(file)
+    full = dict.fromkeys(("type_k", "type_v"), GGMLQuantizationType.F32)
+    sizes = dict.fromkeys(("n_ctx", "n_batch"), CHECKED_LENGTH)
+    return opened_by_llama_cpp(file, logits_all=True, **sizes, **full, **ONE_THREAD)
 
 
 def _compare_outputs(
@@ -214,7 +213,8 @@ def _within(
     difference, largest = float((output - expected).abs().max()), float(expected.abs().max())
     types = {BY_NUMBER[number].name for number in read_gguf_header(Path(opened.model_path)).types.values()}
     rounding, spare = max(ROUNDING.get(kind, COARSELY) for kind in types), 0
-    if output.dim() > 1 and rounding > 0.0 and _has_experts(opened):
+    experts = opened.metadata.get(f"{opened.metadata['general.architecture']}.expert_count", 0)
+    if output.dim() > 1 and rounding > 0.0 and int(experts) > 0:
         spare = len(output) // REROUTED
     allowed = steadily = max(tolerance, rounding * largest)
     if rounding == COARSELY and not difference <= allowed:
@@ -242,8 +242,3 @@ def _all_but(spare: int, differences: Tensor) -> float:
     if not spare:
         return float(differences.abs().max())
     return float(differences.abs().flatten(1).max(1).values.sort().values[-1 - spare])
-
-
-def _has_experts(opened: Any) -> bool:
-    metadata = opened.metadata
-    return int(metadata.get(f"{metadata['general.architecture']}.expert_count", 0)) > 0

@@ -48,10 +48,10 @@ def attribute(config: PreTrainedConfig, path: str) -> Any:
     for name in path.split("."):
         if isinstance(result, list | tuple):
             result = result[int(name)] if name.isdigit() and int(name) < len(result) else MISSING
+        elif isinstance(result, Mapping):
+            result = result.get(name, MISSING)
         else:
-            result = (
-                result.get(name, MISSING) if isinstance(result, Mapping) else getattr(result, name, MISSING)
-            )
+            result = getattr(result, name, MISSING)
     return result
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.architecture import Ints
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.gguf.names import ADDED, changes_places, form_in, neighbouring, roles_in
@@ -74,8 +73,12 @@ class StoredStack:
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the file's tensors that it becomes."""
-        experts = None if self.first.slot.expert is None else len(self.tensors)
-        return pieces(self.first, experts, self.name, _order(self.first, self.first.shape[0]))
+        first = self.first
+        experts = None if first.slot.expert is None else len(self.tensors)
+        if not changes_places(first.child.parent.family, first.role):
+            return pieces(first, experts, self.name)
+        order = neighbouring(first.shape[0], first.child.cut.parent.head_size)
+        return pieces(first, experts, self.name, order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +121,7 @@ class FileMatrix:
     @property
     def slopes(self) -> Values:
         """The inverse factors, (n, 1) or (1, 1): derivatives of stored numbers by those of the file."""
-        slopes: Values = np.reciprocal(np.where(self.factors == 0, np.float32(1), self.factors))
-        return slopes
+        return np.reciprocal(np.where(self.factors == 0, np.float32(1), self.factors))
 
     def values(self, expert: int | None = None) -> Iterator[Values]:
         """Yield the matrices (n, k) of a child that keeps all units, one by one, or that of one expert."""
@@ -135,7 +137,6 @@ class FileMatrix:
         return self.piece.of(stored).reshape(-1, self.rows, self.columns)
 
     def _stored(self, expert: int) -> Values:
-        """Return the stored numbers of one expert, (1, ...)."""
         first = self.stack.first
         if first.slot.expert is None:
             return widened(first.of_expert(expert), first.info.dtype)
@@ -227,13 +228,10 @@ def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
 
 
 def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
-    """Return the numbers of a piece as stored in a file with this ``dtype``."""
     first = stack.first
-    stored = first.info.dtype
+    stored, family = first.info.dtype, first.child.parent.family
     raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stack.tensors])
-    raw = piece.of(raw)
-    family = first.child.parent.family
-    form = form_in(family, first.role)
+    raw, form = piece.of(raw), form_in(family, first.role)
     values = form.values
     if not values and first.role.endswith("norm"):
         values = family.tensors.factors.gain  # readers multiply by the stored values
@@ -246,10 +244,3 @@ def _values(stack: StoredStack, piece: Piece, dtype: str) -> NDArray[Any]:
     if values == "-exp(w)":
         return -np.exp(widened(raw, stored))
     return raw if dtype == stored else widened(raw, stored)
-
-
-def _order(tensor: ChildTensor, rows: int) -> Ints | slice:
-    """Return the order of a tensor's rows in a file."""
-    if not changes_places(tensor.child.parent.family, tensor.role):
-        return slice(None)
-    return neighbouring(rows, tensor.child.cut.parent.head_size)

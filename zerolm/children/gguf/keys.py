@@ -18,7 +18,6 @@ from gguf import constants as gguf_constants
 from transformers import PreTrainedConfig
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.configuration import SIZES_OF_EXPERTS
 from zerolm.children.gguf.child_config import MISSING, attribute
 from zerolm.families.config import resized
@@ -161,9 +160,8 @@ def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
         pool, *others = checkpoint.sentences.behind
         modes, kinds = pool.modes, [module.kind for module in others]
         if checkpoint.prompt and not pool.pools_prompt:
-            raise ValueError(
-                "gguf pools all tokens, and this model omits those of its prompt (include_prompt)"
-            )
+            why = "this model omits those of its prompt (include_prompt)"
+            raise ValueError(f"gguf pools all tokens, and {why}")
     dense = "Dense" in kinds
     if dense or len(modes) > 1 or modes[0] not in POOLED:
         behind = "a Dense behind its pooling" if dense else f"the pooling {' + '.join(modes)}"
@@ -190,12 +188,8 @@ def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     for pattern in checkpoint.family.tensors.body:
         if pattern.gguf.key is not None:
             names = [checkpoint.layout.name(pattern.role, kept.layer) for kept in cut.layers]
-            numbers = [
-                widened(checkpoint.raw(name), checkpoint.tensors[name].dtype)
-                for name in names
-                if name is not None
-            ]
-            getattr(writer, f"add_{pattern.gguf.key}")([float(number.ravel()[0]) for number in numbers])
+            numbers = [float(checkpoint.read(name).ravel()[0]) for name in names if name is not None]
+            getattr(writer, f"add_{pattern.gguf.key}")(numbers)
 
 
 def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:

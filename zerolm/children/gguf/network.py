@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.configuration import EMBEDDING, HEAD
 from zerolm.checkpoints.gguf.dequantise import dequantised
 from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.gguf.names import in_class_order, is_rearranged, roles_in
@@ -29,8 +30,6 @@ from zerolm.units.stream.weights_basis import weights_channels
 from zerolm.units.within_layers import LayerSizes
 
 Values = NDArray[np.float32]
-EMBEDDING: Final = "token_embd.weight"
-HEAD: Final = "output.weight"
 
 
 def cut_in(file: Path, parent: Checkpoint) -> Cut:
@@ -40,16 +39,14 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     """
     header, whole = read_gguf_header(file), dimensions(parent)
     check_architecture(file, parent)
-    groups, ffn = (
-        _of_layers(file, header, "attention.head_count_kv"),
-        _of_layers(file, header, "feed_forward_length"),
-    )
-    heads = _of_layers(file, header, "attention.head_count")
+    keys = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+    heads, groups, ffn = (_of_layers(file, header, key) for key in keys)
     hidden = header.metadata.get(f"{header.architecture}.embedding_length")
     names = (f"{header.architecture}.{key}" for key in ("attention.key_length", "vocab_size"))
     alike = heads == tuple(count * whole.heads_per_group for count in groups)
     alike &= [header.metadata.get(name) for name in names] == [whole.head_size, parent.layout.vocab]
-    fits = _fits(groups, whole.kv_heads) and _fits(ffn, whole.ffn) and len(groups) <= whole.depth
+    most = ((groups, whole.kv_heads), (ffn, whole.ffn))
+    fits = len(groups) <= whole.depth and all(0 < size <= of for sizes, of in most for size in sizes)
     if not alike or not fits or type(hidden) is not int or not 0 < hidden <= whole.hidden:
         raise ValueError(f"{str(file)!r} has heads, layers or a stream that no child of this parent has")
     layers = _layers(file, header, parent, len(groups))
@@ -67,7 +64,12 @@ def check_architecture(file: Path, parent: Checkpoint) -> None:
         raise ValueError(
             f"{str(file)!r} has the architecture {architecture}, which no child of a {family.name} has"
         )
-    if family.task != "next" and not is_read_back(family):
+    if family.task != "next":
+        _check_read_back(file, family)
+
+
+def _check_read_back(file: Path, family: Family) -> None:
+    if not is_read_back(family):
         raise ValueError(
             f"{str(file)!r} is not read back: files rearrange matrices or layers of a {family.name}; "
             "llama.cpp reads it"
@@ -109,17 +111,11 @@ def _of_layers(file: Path, header: GgufHeader, key: str) -> tuple[int, ...]:
     return values
 
 
-def _fits(sizes: tuple[int, ...], whole: int) -> bool:
-    return all(0 < size <= whole for size in sizes)
-
-
 def _with_stream(
     parent: Checkpoint, whole: Dimensions, sizes: dict[int, LayerSizes], hidden: int, tied: bool
 ) -> Cut:
     cut = Cut.of(whole, list(sizes), sizes.__getitem__)
-    if parent.family.task != "next":
-        return cut
-    if (hidden, tied) == (whole.hidden, parent.layout.tied):
+    if parent.family.task != "next" or (hidden, tied) == (whole.hidden, parent.layout.tied):
         return cut
     if tied and not parent.layout.tied:
         raise ValueError("the file has no head, and its parent has one")
@@ -132,27 +128,21 @@ def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
     Raises ``ValueError`` where a tensor is missing or has another shape, or files of the family cannot be
     read back.
     """
-    if not is_read_back(parent.family):
-        raise ValueError(
-            f"{str(file)!r} is not read back: files rearrange matrices or layers of a {parent.family.name}; "
-            "llama.cpp reads it"
-        )
+    _check_read_back(file, parent.family)
     model = apply_in_memory(open_model(parent), cut_in(file, parent))
     tensors = {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}
-    for name, parameter in _parameters(model, parent):
-        role = parameter[0]
+    for name, role, parameter in _parameters(model, parent):
         if name not in tensors:
             raise ValueError(f"{str(file)!r} has no tensor {name!r}")
-        values = _values(tensors[name], role, parent)
-        target = parameter[1]
-        if values.shape != target.shape:
-            raise ValueError(f"tensor {name!r} of {str(file)!r} is {values.shape}, not {tuple(target.shape)}")
-        target.data.copy_(torch.from_numpy(values))
+        values, shape = _values(tensors[name], role, parent), tuple(parameter.shape)
+        if values.shape != shape:
+            raise ValueError(f"tensor {name!r} of {str(file)!r} is {values.shape}, not {shape}")
+        parameter.data.copy_(torch.from_numpy(values))
     return model
 
 
-def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[str, tuple[str, nn.Parameter]]]:
-    """Yield the names of a file's tensors with their roles and their parameters in the model."""
+def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[str, str, nn.Parameter]]:
+    """Yield the names of a file's tensors, their roles, and their parameters in the model."""
     body, tensors = body_of(model), parent.family.tensors
     inside, outside = dict(body.named_parameters()), dict(model.named_parameters())
     depth = int(model.config.num_hidden_layers)
@@ -165,7 +155,7 @@ def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[st
             name = pattern.parameter.replace("{layer}", str(layer))
             parameter = inside.get(name, outside.get(name))
             if parameter is not None:
-                yield names[pattern.role].replace("{layer}", str(layer)), (pattern.role, parameter)
+                yield names[pattern.role].replace("{layer}", str(layer)), pattern.role, parameter
 
 
 def _values(tensor: Any, role: str, parent: Checkpoint) -> Values:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -85,12 +84,6 @@ def add_rope(writer: GGUFWriter, config: PreTrainedConfig, architecture: str) ->
             writer.add_rope_scaling_attn_factors(attention / (1.0 + 0.1 * math.log(factor)))
 
 
-def has_factors(architecture: str) -> bool:
-    """Return whether files of an architecture may have a factor for each frequency."""
-    of = next((key for key, name in MODEL_ARCH_NAMES.items() if name == architecture), None)
-    return of is not None and MODEL_TENSOR.ROPE_FREQS in MODEL_TENSORS[of]
-
-
 def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArray[np.float32] | None:
     """Return the divisors (e / 2,) of the frequencies base^(-2i / e), with e rotated elements of a head.
 
@@ -102,7 +95,8 @@ def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArr
     kind = parameters.get("rope_type", "default")
     if kind not in SCALED or (kind == "linear" and architecture != SPELT_OUT):
         return None
-    if not has_factors(architecture):
+    of = next((key for key, name in MODEL_ARCH_NAMES.items() if name == architecture), None)
+    if of is None or MODEL_TENSOR.ROPE_FREQS not in MODEL_TENSORS[of]:
         raise ValueError(f"gguf has no rope type {kind!r} in its architecture {architecture}")
     scaled, _ = _initial(config, kind)  # (e / 2,)
     elements = torch.arange(0, 2 * len(scaled), 2) / (2 * len(scaled))
@@ -111,10 +105,6 @@ def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArr
 
 
 def _initial(config: PreTrainedConfig, kind: str) -> tuple[torch.Tensor, float]:
-    """Return the initial frequencies and the attention factor in transformers."""
-    nested: Mapping[str, Any] = config.rope_parameters
-    if FULL in nested:
-        frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), layer_type=FULL)
-    else:
-        frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
+    layers = {"layer_type": FULL} if FULL in config.rope_parameters else {}
+    frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), **layers)
     return frequencies, float(factor)

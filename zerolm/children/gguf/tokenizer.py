@@ -65,9 +65,8 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
     try:
         return stock_tokenizer(checkpoint.folder)
     except ValueError:
-        if files != ["tokenizer.model"] or all(
-            map(find_spec, ("google", "google.protobuf", "sentencepiece"))
-        ):
+        needed = map(find_spec, ("google", "google.protobuf", "sentencepiece"))
+        if files != ["tokenizer.model"] or all(needed):
             raise
         reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
@@ -131,9 +130,8 @@ def add_vocabulary(writer: GGUFWriter, vocabulary: GgufVocabulary) -> None:
     writer.add_add_eos_token(vocabulary.add_eos)
     writer.add_add_space_prefix(pieces.space)
     if vocabulary.templates:
-        writer.add_chat_template(
-            [{"name": name, "template": text} for name, text in vocabulary.templates.items()]
-        )
+        templates = vocabulary.templates.items()
+        writer.add_chat_template([{"name": name, "template": text} for name, text in templates])
 
 
 def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
@@ -149,12 +147,8 @@ def proven(checkpoint: Checkpoint) -> GgufVocabulary | None:
         for pattern in STAMPED
         for file in sorted(checkpoint.folder.glob(pattern))
     )
-    key = (
-        checkpoint.folder.resolve(),
-        stamps,
-        rows,
-        *(str(config.get(f"{name}_token_id")) for name in NAMED),
-    )
+    ids = (str(config.get(f"{name}_token_id")) for name in NAMED)
+    key = (checkpoint.folder.resolve(), stamps, rows, *ids)
     if key not in _LAST:
         tokenizer = opened(checkpoint)
         written = None if tokenizer is None else vocabulary(checkpoint, tokenizer)
@@ -215,7 +209,6 @@ def compare_with(
 
 
 def _json_of(part: Any) -> Any:
-    """Return a part of a tokenizer in the form of ``tokenizer.json``."""
     return None if part is None else json.loads(part.__getstate__())
 
 

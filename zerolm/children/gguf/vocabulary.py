@@ -168,15 +168,14 @@ def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
     special = {token["content"] for token in document["added_tokens"]}
     lower = bool(normalizer.get("lowercase"))
     bare = lower if normalizer.get("strip_accents") is None else bool(normalizer["strip_accents"])
-    pieces = tuple(token if token in special else _spaced(token, go_on) for token in tokens)
+
+    def spaced(token: str) -> str:
+        return token.removeprefix(go_on) if token.startswith(go_on) else SPACE + token
+
+    pieces = tuple(token if token in special else spaced(token) for token in tokens)
     if len(set(pieces)) < len(pieces):
         raise ValueError(f"gguf marks pieces that begin a word by {SPACE}, and two of these are one then")
     return Pieces(WORD_PIECES, "default", pieces, lower=lower, bare=bare)
-
-
-def _spaced(token: str, go_on: str) -> str:
-    """Return a piece with a space in front if it begins a word, without its prefix if it continues one."""
-    return token.removeprefix(go_on) if token.startswith(go_on) else SPACE + token
 
 
 def check_model(model: Mapping[str, Any]) -> None:
@@ -210,7 +209,9 @@ def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
     fitting = next((words for words in names if words.whole == whole), None)
     if fitting is not None:
         return fitting
-    token = _unmerged(model, added)
+    merging = _merging(model)
+    plain = (token for token in model["vocab"] if token not in added)
+    token = next((token for token in plain if len(merging.tokenize(token)) > 1), None)
     if token is not None:
         raise ValueError(
             f"gguf {'merges words' if whole else 'takes words whole'} that are cut as {names[0].name} cuts "
@@ -218,13 +219,6 @@ def _words(splitting: Any, model: Mapping[str, Any], added: set[str]) -> Words:
             f"{token!r:.40} is not merged from bytes"
         )
     return names[0]
-
-
-def _unmerged(model: Mapping[str, Any], added: set[str]) -> str | None:
-    """Return a token that merging its own text does not produce; None where there is none."""
-    merging = _merging(model)
-    plain = (token for token in model["vocab"] if token not in added)
-    return next((token for token in plain if len(merging.tokenize(token)) > 1), None)
 
 
 def _merging(model: Mapping[str, Any]) -> models.BPE:

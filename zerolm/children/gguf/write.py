@@ -22,6 +22,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.configuration import FACTORS
 from zerolm.checkpoints.gguf.same_tokens import require
 from zerolm.checkpoints.weight_types import BY_NAME, STORED
 from zerolm.children.child_tensors import Child
@@ -148,8 +149,13 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
         )
     _check_memories(checkpoint, cut)
     check_names(checkpoint, [kept.layer for kept in cut.layers])
-    if not family.gguf.windows:
-        _check_windows(checkpoint, family.gguf.architecture)
+    positions = checkpoint.layout.sizes["positions"]
+    window = min(filter(None, checkpoint.layout.windows), default=positions)
+    if not family.gguf.windows and window < positions:  # the architecture ignores it
+        raise ValueError(
+            f"gguf has no window in its architecture {family.gguf.architecture}, this model has one of "
+            f"{window}: --format hf keeps it; for shorter texts, set max_position_embeddings to {window}"
+        )
 
 
 def check_uneven(family: Family) -> None:
@@ -168,17 +174,6 @@ def _check_memories(checkpoint: Checkpoint, cut: Cut) -> None:
     if states and len(has_state) == 1:
         missing = "attends" if has_state == {True} else f"is {' or '.join(sorted(states))}"
         raise ValueError(f"gguf needs a layer that {missing} in a child of a {checkpoint.family.name}")
-
-
-def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
-    """Raise ``ValueError`` for a window shorter than the positions: this architecture ignores it."""
-    positions = checkpoint.layout.sizes["positions"]
-    window = min(filter(None, checkpoint.layout.windows), default=positions)
-    if window < positions:
-        raise ValueError(
-            f"gguf has no window in its architecture {architecture}, this model has one of {window}: "
-            f"--format hf keeps it; for shorter texts, set max_position_embeddings to {window}"
-        )
 
 
 def _stock(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
@@ -235,4 +230,4 @@ def _factors(checkpoint: Checkpoint, cut: Cut) -> list[GgufTensor]:
     """Return the tensor of frequency divisors, if any."""
     assert checkpoint.family.gguf is not None
     factors = factors_of(_stock(checkpoint, cut), checkpoint.family.gguf.architecture)
-    return [] if factors is None else [GgufTensor("rope_freqs.weight", "F32", factors.shape, lambda: factors)]
+    return [] if factors is None else [GgufTensor(FACTORS, "F32", factors.shape, lambda: factors)]

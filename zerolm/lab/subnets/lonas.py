@@ -17,8 +17,7 @@ from zerolm.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, p
 from zerolm.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.registry import Entry
 from zerolm.units.kept_units import dimensions
-from zerolm.units.layer_unit import LayerUnit
-from zerolm.units.within_layers import UNITS, LayerSizes
+from zerolm.units.within_layers import UNITS, LayerSizes, LayerUnit
 
 MACS: Final = COSTS.index("macs")
 Widths = tuple[int, ...]

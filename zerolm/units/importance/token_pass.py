@@ -77,14 +77,12 @@ def _with_all(layer: StockLayer, sizes: Dimensions) -> StockLayer:
 
 
 def _inputs(sizes: Dimensions) -> dict[str, int]:
-    """Return the number of inputs of each output matrix by role."""
     return {unit.writer: unit.count(sizes) * unit.row(sizes, unit.writer) for unit in UNITS}
 
 
 def _measured(
     stream: Stream, number: int, criterion: str, sizes: Dimensions, fisher: Fisher | None
 ) -> Arrays:
-    """Return the scores of the units of a layer by kind."""
     stream.before(number)
     roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
     summed, maker = _with_all(_summed(stream.blocks, number), sizes), CRITERIA[criterion]

@@ -72,16 +72,12 @@ def _share(role: str, sums: Sums, part: AxisPart, other_side: int) -> Share:
 
 def all_shares(checkpoint: Checkpoint, ledger: Ledger) -> Shares:
     """Return the shares of all layers; a layer without such units gets the usual number of zero weight."""
-    layers, parent = range(checkpoint.layout.depth), dimensions(checkpoint)
-    return {
-        kind: [list(shares(checkpoint, ledger, layer, kind)) or [_weightless(count)] for layer in layers]
-        for kind, count in parent.wholes.items()
-    }
-
-
-def _weightless(count: int) -> Share:
-    zeros = np.zeros(count)
-    return Share("none", zeros, zeros, zeros, zeros, 1, count)
+    layers, every = range(checkpoint.layout.depth), Shares()
+    for kind, count in dimensions(checkpoint).wholes.items():
+        zeros = np.zeros(count)
+        weightless = Share("none", zeros, zeros, zeros, zeros, 1, count)
+        every[kind] = [list(shares(checkpoint, ledger, layer, kind)) or [weightless] for layer in layers]
+    return every
 
 
 def capacity(parts: Shares, seed: int) -> Criterion:
@@ -98,8 +94,14 @@ def magnitude(parts: Shares, seed: int) -> Criterion:
 
 
 def max_weight(parts: Shares, seed: int) -> Criterion:
-    """Return the criterion max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released)."""
-    return _by_rows(parts, lambda share: share.largest + np.abs(share.smallest))
+    """Return the criterion max + |min| of a neuron's gate and up rows (arXiv 2512.22671, as released).
+
+    It chooses heads by capacity.
+    """
+    rows = [[share for share in layer if share.role != "down"] for layer in parts["ffn"]]
+    values = _summed({"ffn": rows}, lambda share: share.largest + np.abs(share.smallest))
+    scores = _capacities(parts)
+    return Additive(scores, {**scores, **values})
 
 
 def random(parts: Shares, seed: int) -> Criterion:
@@ -111,13 +113,6 @@ def random(parts: Shares, seed: int) -> Criterion:
 def prefix(parts: Shares, seed: int) -> Criterion:
     """Return a criterion that keeps the first units."""
     return _ordered(parts, lambda count: -np.arange(count, dtype=float))
-
-
-def _by_rows(parts: Shares, value: Callable[[Share], Floats]) -> Criterion:
-    """Return a criterion that chooses neurons by their rows, heads by capacity."""
-    rows = [[share for share in layer if share.role != "down"] for layer in parts["ffn"]]
-    scores = _capacities(parts)
-    return Additive(scores, {**scores, **_summed({"ffn": rows}, value)})
 
 
 def _ordered(parts: Shares, order: Callable[[int], Floats]) -> Criterion:

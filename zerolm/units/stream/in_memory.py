@@ -1,4 +1,4 @@
-"""The narrower stream in a loaded network: its layers, its embedding, its last norm and its head (torch)."""
+"""The stream of a loaded network: its basis, and the layers and ends of a narrower one (torch)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,24 @@ from transformers import PreTrainedModel
 from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, layer_list, norm_gain
+from zerolm.passes.fisher import Fisher
 from zerolm.units.stream.maps import StreamMaps, Values
-from zerolm.units.stream.narrowing import Narrowing
+from zerolm.units.stream.narrowing import Basis, Narrowing, energies, ordered_basis
 
 WIDTHS: Final = {"hidden_dim", "hidden_size", "input_size"}
 """Attributes of stock routers and experts that hold the width of the stream."""
+
+
+def loss_basis(model: PreTrainedModel, fisher: Fisher) -> Basis:
+    """Return the basis with the least loss increase from removed directions, to second order.
+
+    At every norm the removed part of the normalised stream is weighted by the Fisher information there.
+    Second moments and Fisher information are both summed over all norms.
+    """
+    gain = norm_gain(model, "final_norm", None).double().cpu().numpy()
+    energy, metric, moments = (fisher.stream[name] for name in ("energy", "metric", "last"))
+    vectors = ordered_basis(energy, metric)
+    return Basis("loss", vectors, energies(vectors, energy), moments / np.trace(moments), gain)
 
 
 def maps_of(

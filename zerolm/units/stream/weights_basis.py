@@ -104,13 +104,11 @@ def _inside(checkpoint: Checkpoint, layer: int) -> list[StreamPart]:
 
 
 def _embeddings(checkpoint: Checkpoint) -> NDArray[np.float32]:
-    """Return embeddings of mean square 1."""
     rows = _rows(checkpoint, "embedding", *_place(checkpoint, "embedding"), ())
     return rows / np.sqrt(np.square(rows).mean(axis=1, keepdims=True) + 1e-20)  # type: ignore[no-any-return]
 
 
 def _reading(checkpoint: Checkpoint, matrix: StreamPart, layer: int | None) -> NDArray[np.float32]:
-    """Return rows of a reading matrix multiplied by the gain of its norm."""
     return np.asarray(_rows(checkpoint, *matrix) * stored_gain(checkpoint, norm_before(matrix[0]), layer))
 
 

@@ -1,4 +1,4 @@
-"""The result of ``zerolm lab proxies``: values of networks, how far they count parameters, how they rank."""
+"""The results of ``zerolm lab proxies`` and ``lab bench``: values, how they count parameters, how they rank."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.statistics import agreement, defined
+from zerolm.verbs.bench_report import BenchReport
 from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, write_tables
 from zerolm.verbs.report import Report
 
@@ -195,3 +196,10 @@ class ProxiesReport(RankedProxies, Report):
         """Write the tables of a benchmark as CSV."""
         if self.section is not None:
             write_tables(Comparison([self.section]), folder)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ProxyBenchReport(BenchReport):
+    """How well proxies and scores rank trained architectures, on each benchmark in each view."""
+
+    command: ClassVar[str] = "lab bench"

@@ -1,4 +1,4 @@
-"""``zerolm lab proxies``: training-free proxies of networks that run, and the list of them, ``proxies ls``."""
+"""``zerolm lab proxies``: training-free proxies of networks that run, and their list, ``proxies ls``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of ``zerolm lab proxies`` and ``lab bench``: values, how they count parameters, how they rank."""
+"""The results of ``zerolm lab proxies`` and ``lab bench``: values, how far they count parameters, ranks."""
 
 from __future__ import annotations
 

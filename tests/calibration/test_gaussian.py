@@ -56,21 +56,16 @@ def twin(process: GaussianProcess, sets: list[Floats], new: list[Floats]) -> tup
     for kernel, weights in process.kernels:
         mean_, spread_ = sets[kernel.features].mean(0), sets[kernel.features].std(0)
         varied = spread_ > 1e-9
-        known = ((sets[kernel.features] - mean_) / np.where(varied, spread_, np.inf)) / np.sqrt(
-            max(varied.sum(), 1)
+        divisor = np.where(varied, spread_, np.inf) * np.sqrt(max(varied.sum(), 1))
+        known, asked = ((each[kernel.features] - mean_) / divisor for each in (sets, new))
+        dense, across, prior = (
+            literal_covariance(a, b, kernel.length, kernel.linear)
+            for a, b in ((known, known), (asked, known), (asked, asked))
         )
-        asked = ((new[kernel.features] - mean_) / np.where(varied, spread_, np.inf)) / np.sqrt(
-            max(varied.sum(), 1)
-        )
-        across = literal_covariance(asked, known, kernel.length, kernel.linear)
         for weight, noise, scale in zip(weights, NOISE, kernel.scale, strict=True):
-            dense = literal_covariance(known, known, kernel.length, kernel.linear) + noise * np.eye(
-                len(known)
-            )
-            inverse = np.linalg.inv(dense)
+            inverse = np.linalg.inv(dense + noise * np.eye(len(known)))
             mean = across @ inverse @ process.target
-            own = np.diag(literal_covariance(asked, asked, kernel.length, kernel.linear)) + noise
-            variance = scale * (own - np.sum((across @ inverse) * across, axis=1))
+            variance = scale * (np.diag(prior) + noise - np.sum((across @ inverse) * across, axis=1))
             means, seconds = means + weight * mean, seconds + weight * (variance + mean**2)
     return process.level + process.spread * means, process.spread * np.sqrt(seconds - means**2)
 

@@ -132,8 +132,9 @@ def within_budget(score: Floats, result: Floats, cost: Floats | Ints, bins: int 
     x, y = tie_ranks(score)[None], tie_ranks(result, 0.0)[None]
     place = np.searchsorted(quantiles(cost, range(1, bins), bins), cost)
     sums = np.zeros(3, np.int64)
-    for bin_ in np.unique(place):
-        inside = [_dense(ranks[:, place == bin_]) for ranks in (x, y)]
+    for bin_ in np.unique(place):  # the ranks of a part keep the ties of the whole
+        parts = (ranks[:, place == bin_] for ranks in (x, y))
+        inside = [np.unique(part, return_inverse=True)[1].reshape(part.shape) for part in parts]
         sums += [_concordance(inside[0], inside[1][0])[0], *(_untied(ranks)[0] for ranks in inside)]
     return float(correlation(*sums[:, None])[0])
 
@@ -177,8 +178,3 @@ def _rho(x: Ints, y: Ints) -> Floats:
 def _centred(ranks: Ints) -> Floats:
     """Return average ranks (m, n) minus their mean: half-integers, so sums of products are exact."""
     return np.asarray(average_ranks(ranks) - (ranks.shape[1] + 1) / 2.0)
-
-
-def _dense(ranks: Ints) -> Ints:
-    """Return ranks (1, n) without gaps: those of a part keep the ties of the whole."""
-    return np.asarray(np.unique(ranks, return_inverse=True)[1], np.int64).reshape(ranks.shape)

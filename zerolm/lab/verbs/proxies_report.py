@@ -123,12 +123,19 @@ class ProxiesReport(RankedProxies, Report):
         settings = [
             (name, str(value)) for name, value in as_plain(table.settings).items() if value is not None
         ]
-        return [
-            *self._values(),
-            *([self._libra_sheet(self.libra)] if self.libra else []),
-            *([pairs("Left out", table.left_out.items())] if table.left_out else []),
-            pairs("Settings of the passes", settings, on=(PAGE,)),
-        ]
+        sheets = self._values()
+        if self.libra:
+            libra = self.libra
+            rows = [
+                ("chosen", ", ".join(libra.chosen)),
+                ("labels that chose", str(libra.calibration)),
+                (f"on {libra.test} others", f"tau-b {show_number(libra.tau)}, rho {show_number(libra.rho)}"),
+                ("body parameters there", f"tau-b {show_number(libra.tau_body_params)}"),
+            ]
+            sheets.append(pairs("LIBRA's choice", rows))
+        if table.left_out:
+            sheets.append(pairs("Left out", table.left_out.items()))
+        return [*sheets, pairs("Settings of the passes", settings, on=(PAGE,))]
 
     def _values(self) -> list[Sheet]:
         """Return how the proxies rank a benchmark, else how they count parameters, else their values."""
@@ -168,15 +175,6 @@ class ProxiesReport(RankedProxies, Report):
             plots.append(Plot(label, x, axis(values, name), marks, (), 220, "", points, columns))
         shared = [("parameters", [f"{value:,.0f}" for value in params])]
         return Linked(plots, self.table.networks, "Networks", shared)
-
-    def _libra_sheet(self, libra: LibraChoice) -> Sheet:
-        rows = [
-            ("chosen", ", ".join(libra.chosen)),
-            ("labels that chose", str(libra.calibration)),
-            (f"on {libra.test} others", f"tau-b {show_number(libra.tau)}, rho {show_number(libra.rho)}"),
-            ("body parameters there", f"tau-b {show_number(libra.tau_body_params)}"),
-        ]
-        return pairs("LIBRA's choice", rows)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each network: its parameters, its trained result if any, and its proxies."""

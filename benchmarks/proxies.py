@@ -33,7 +33,7 @@ from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.lab.zero_cost.passes import NEEDS, Protocol
 from zerolm.lab.zero_cost.result import RankedProxies
-from zerolm.lab.zero_cost.token_source import TokenSource
+from zerolm.lab.zero_cost.settings import TokenSource
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.statistics import within_budget

@@ -30,8 +30,7 @@ from zerolm.lab.zero_cost.job import (
     kept_values,
 )
 from zerolm.lab.zero_cost.passes import NEEDS
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import random_source
+from zerolm.lab.zero_cost.settings import Settings, random_source
 from zerolm.networks.build import build
 from zerolm.spaces import make_space
 

@@ -24,7 +24,7 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from zerolm.lab.zero_cost import proxy
-from zerolm.lab.zero_cost.token_source import random_source
+from zerolm.lab.zero_cost.settings import random_source
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import evaluate
 from zerolm.lab.zero_cost.settings import Settings

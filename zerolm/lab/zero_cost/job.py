@@ -23,8 +23,7 @@ from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.passes import Passes, Protocol, steps_of
 from zerolm.lab.zero_cost.passes.record import Clock
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy, Value
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import TokenSource
+from zerolm.lab.zero_cost.settings import Settings, TokenSource
 from zerolm.networks.batch import Batch
 from zerolm.networks.compute import computed
 from zerolm.networks.network import Network

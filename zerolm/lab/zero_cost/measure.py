@@ -30,8 +30,7 @@ from zerolm.lab.zero_cost.libra import judge
 from zerolm.lab.zero_cost.result import IMAGES, ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.selection import USUAL_COUNT
 from zerolm.lab.zero_cost.selection import Selection as Selection
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import TokenSource, random_source, text_source
+from zerolm.lab.zero_cost.settings import Settings, TokenSource, random_source, text_source
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
-from zerolm.carving.bits.row_losses import FEWEST_ROWS, spread_rows
+from zerolm.carving.bits.weighed_child import FEWEST_ROWS, spread_rows
 from zerolm.carving.experts.fewer_experts import ROUTER
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
@@ -86,8 +86,8 @@ def heal(
         progress = silent
     out, force = destination.place, destination.force
     of_first(lambda: check_new(out, force))
-    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
-        patient = Patient.of(child, parent, teacher, Path(folder), progress)
+    with ExitStack() as stack:
+        patient = Patient.of(child, parent, teacher, stack, progress)
         healing = Healing(patient, request, progress, begun)
         form = destination.form or patient.recipe.fields.written_as
         FORMATS[form].check(patient.child, healing.compact.cut)

@@ -68,8 +68,8 @@ def _numbers(fields: Mapping[str, Any], name: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:
-    return integer(field.field or "a rule", value_of(fields, field), MAX_DEPTH, least)
+def _number(fields: Mapping[str, Any], field: Field, most: int = MAX_DEPTH, *, least: int = 1) -> int:
+    return integer(field.field or "a rule", value_of(fields, field), most, least)
 
 
 def by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
@@ -114,7 +114,7 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
         full = 0 if window.but_first else every - 1
         yield from (0 if n % every == full else size for n in range(depth))
     else:
-        first = 0 if window.first is None else _first(fields, window.first)
+        first = 0 if window.first is None else _number(fields, window.first, MAX_VOCAB, least=0)
         yield from (size if n >= first and (n - first) % window.every == 0 else 0 for n in range(depth))
 
 
@@ -124,7 +124,3 @@ def _window_size(fields: Mapping[str, Any], field: Field, switch: str | None) ->
     if value is None or (switch and not boolean(fields, switch, False)):
         return 0
     return integer(str(field.field), value, MAX_VOCAB)
-
-
-def _first(fields: Mapping[str, Any], field: Field) -> int:
-    return integer(str(field.field), value_of(fields, field), MAX_VOCAB, 0)

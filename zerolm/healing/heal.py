@@ -45,9 +45,8 @@ from zerolm.training.learner import EMBEDDING, OF_TEACHER, Objective, Student, T
 from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
-from zerolm.training.speed import TRIALS, step_seconds
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import recompute_activations, train
+from zerolm.training.train import TRIALS, recompute_activations, step_seconds, train
 from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 LORA_ALPHA: Final = 2

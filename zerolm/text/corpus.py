@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Floats, Ints
@@ -67,11 +67,7 @@ def token_file(
     key = hashlib.sha256(f"{_identity(tokenizer)} {between}{content}".encode())
     place = cache_folder("tokens") / key.hexdigest()
     if not (place / "text.json").is_file():
-
-        def report(done: int) -> None:
-            progress(f"tokenizing {source}", done, most)
-
-        _write(place, texts, tokenizer, between, most, report)
+        _write(place, texts, tokenizer, between, most, partial(progress, f"tokenizing {source}"))
     facts = json.loads((place / "text.json").read_text(encoding="utf-8"))
     ids = np.memmap(place / "ids.bin", np.dtype(facts["dtype"]), "r")
     if len(ids) != facts["tokens"]:
@@ -101,13 +97,13 @@ def _write(
     tokenizer: PreTrainedTokenizerBase,
     between: Sequence[int],
     most: int,
-    report: Callable[[int], None],
+    report: Callable[[int, int], None],
 ) -> None:
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     count, number, digest = 0, 0, hashlib.sha256()
     with replacing(place / "ids.bin") as file:
         while batch := list(islice(texts, AT_A_TIME)):
-            report(min(count, most))
+            report(min(count, most), most)
             rows = document_ids(tokenizer, batch, between)
             for text, ids in zip(batch, rows, strict=True):
                 file.write(np.array(ids, dtype).tobytes())
@@ -245,9 +241,8 @@ class Corpus:
 
 def batch_of(sequences: Sequences) -> tuple[Tensor, Tensor]:
     """Return all sequences as one batch: tokens (n, length) and their numbers (n,)."""
-    samples = [sequences[place] for place in range(len(sequences))]
-    ids, numbers = (torch.stack([sample[name] for sample in samples]) for name in ("input_ids", "number"))
-    return ids, numbers
+    batch = default_collate([sequences[place] for place in range(len(sequences))])
+    return batch["input_ids"], batch["number"]
 
 
 class Sequences(Dataset[dict[str, Tensor]]):

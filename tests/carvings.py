@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from forked import die
 
 from zerolm.carving import carve as carving
@@ -29,6 +30,16 @@ def carve(parent: str | Path, out: str | Path | None = None, *, form: str = "hf"
     assert flags.keys() <= values.keys(), flags.keys() - values.keys()
     size, methods = (build(kind, values | flags) for kind in (SizeRequest, MethodRequest))
     return carving.carve(parent, size, methods_of(size, methods), place, **running)
+
+
+def refused(parent: Path, words: str | None, **flags: Any) -> str:
+    """Return the one line in which a carving into ``child``, next to the parent, is refused."""
+    child = parent.parent / "child"
+    with pytest.raises(ValueError, match=words) as failed:
+        carve(parent, child, **flags or {"keep_ffn": 0.5})
+    assert "\n" not in str(failed.value)
+    assert not child.exists()
+    return str(failed.value)
 
 
 def rebuild(

@@ -21,6 +21,12 @@ def write(file: Path, content: Any) -> None:
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
+def lines_file(folder: Path, lines: Sequence[str] = LINES) -> Path:
+    """Write sentences into a text, one a line."""
+    (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "text.txt"
+
+
 def sentence_folder(
     folder: Path,
     *,

@@ -11,7 +11,7 @@ from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
 from zerolm.solvers.result import Choice as Choice
 from zerolm.spaces import make_space as make_space
-from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
+from zerolm.verbs.bench import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
 from zerolm.verbs.bench_train import LabelsReport as LabelsReport
 from zerolm.verbs.calibrate_report import CalibrationReport as CalibrationReport

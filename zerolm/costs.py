@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -38,9 +38,12 @@ class CostModel:
         """Return the names of the costs, in the order of the columns: ``COSTS``, and what else is known."""
         return COSTS
 
+    def of_task(self, task: str) -> Self:
+        """Return the costs of networks that predict this: only for the next token they keep a KV cache."""
+        return self if task == "next" else replace(self, kv_bits=0)
+
     @property
     def conditions(self) -> dict[str, Any]:
-        """Return how the network is run, by name."""
         return {setting.name: getattr(self, setting.name) for setting in fields(CostModel)}
 
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
@@ -91,7 +94,6 @@ class CostModel:
         )
 
     def of(self, architecture: Architecture) -> dict[str, int]:
-        """Return all costs of one architecture by name."""
         counts = Counter(architecture.layers)
         rows = self.rows(lambda: list(counts), Shapes.of(list(counts))).tolist()
         total = self.ends(architecture.ends).tolist()

@@ -131,7 +131,6 @@ def plugged(what: str, function: Callable[..., object], *but: type[Exception]) -
 
 
 def entry_points(*, group: str) -> EntryPoints:
-    """Return the entry points that packages register under a group."""
     from importlib import metadata  # takes some milliseconds, which --help need not wait for
 
     return metadata.entry_points(group=group)

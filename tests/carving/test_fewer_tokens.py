@@ -318,7 +318,8 @@ def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) 
     checkpoint = Checkpoint.open(parent)
     losses = TokenLosses.of_pieces(checkpoint, mapped_model(checkpoint), [text.read_text("utf-8")], 16)
     tokenizer, model = Tokenizer.from_str(byte_level()), open_model(checkpoint)
-    start, total, count = losses_start(checkpoint), np.zeros(ROWS), 0
+    start = int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
+    total, count = np.zeros(ROWS), 0
     for stretch in losses.stretches:
         ids = [start, *tokenizer.encode(stretch, add_special_tokens=False).ids]
         for first in range(0, len(ids) - 1, 15):
@@ -327,10 +328,6 @@ def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) 
                 p = model(input_ids=window).logits[0, :-1].softmax(-1)
             total, count = total + p.sum(0).double().numpy(), count + len(p)
     np.testing.assert_allclose(losses.likely(), total / count, rtol=1e-4, atol=1e-9)
-
-
-def losses_start(checkpoint: Checkpoint) -> int:
-    return int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
 
 
 def test_a_sentence_transformer_stays_whole(text: Path, tmp_path: Path) -> None:

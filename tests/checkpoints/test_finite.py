@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
+from changed_folders import stored
 from tiny import saved, word_tokenizer
 
 import zerolm
@@ -19,13 +19,17 @@ FEW = SHORT | {"sequences": 8}
 
 def spoiled(folder: Path, out: Path, tensor: str, value: float) -> Path:
     shutil.copytree(folder, out)
-    weights = load_file(out / "model.safetensors")
-    weights[tensor].view(-1)[3] = value
-    save_file(weights, out / "model.safetensors", {"format": "pt"})
-    return out
+    return stored(out, lambda tensors: tensors[tensor].view(-1)[3].fill_(value))
 
 
 Places = dict[str, Any]
+
+
+def heal(at: Places, child: str, parent: str, **more: Any) -> Any:
+    run = {"text": at["text"], "tokens": "4k", "out": at["out"], **SHORT, **more}
+    return zerolm.heal(at[child], parent=at[parent], **run)
+
+
 CALLS: dict[str, Callable[[Places], Any]] = {
     "carve": lambda at: zerolm.carve(at["bad"], keep_ffn=0.5, criterion="capacity"),
     "carve, planned": lambda at: zerolm.carve(at["bad"], max_params="0.8x", criterion="capacity"),
@@ -41,21 +45,9 @@ CALLS: dict[str, Callable[[Places], Any]] = {
     "eval, beside": lambda at: zerolm.eval(
         at["child"], parent=at["good"], beside=[at["bad"]], text=at["text"], **SHORT
     ),
-    "heal, parent": lambda at: zerolm.heal(
-        at["child"], parent=at["bad"], text=at["text"], tokens="4k", out=at["out"], **SHORT
-    ),
-    "heal, teacher": lambda at: zerolm.heal(
-        at["child"],
-        parent=at["good"],
-        teacher=at["bad"],
-        text=at["text"],
-        tokens="4k",
-        out=at["out"],
-        **SHORT,
-    ),
-    "heal, child": lambda at: zerolm.heal(
-        at["bad child"], parent=at["good"], text=at["text"], tokens="4k", out=at["out"], **SHORT
-    ),
+    "heal, parent": lambda at: heal(at, "child", "bad"),
+    "heal, teacher": lambda at: heal(at, "child", "good", teacher=at["bad"]),
+    "heal, child": lambda at: heal(at, "bad child", "good"),
 }
 
 
@@ -78,9 +70,8 @@ def test_the_tensor_is_named(call: str, tensor: str, value: float, places: Place
     bad = spoiled(places["good"], tmp_path / "bad", tensor, value)
     child = spoiled(places["child"], tmp_path / "bad child", tensor, value)
     out = tmp_path / "out"
-    with pytest.raises(
-        ValueError, match=f"tensor '{tensor}' in .*bad.* has weights that are not finite"
-    ) as error:
+    words = f"tensor '{tensor}' in .*bad.* has weights that are not finite"
+    with pytest.raises(ValueError, match=words) as error:
         CALLS[call](places | {"bad": bad, "bad child": child, "out": out})
     assert "\n" not in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "bad child"]

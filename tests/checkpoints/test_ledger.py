@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from changed_folders import stored
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tiny import saved
 
 from zerolm.checkpoints import Checkpoint, Ledger, Sums, ledger_of
 from zerolm.checkpoints import ledger as ledgers
 from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.checkpoints.headers import read_shard
 from zerolm.checkpoints.matrix_sums import Summing, plain, sums_of
 from zerolm.checkpoints.rows import row_reader
 
@@ -121,8 +123,6 @@ def test_blocks_of_any_size(block: int, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_memory_is_bounded_by_a_block(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(40_000, 256)}, tmp_path / "x.safetensors")
-    from zerolm.checkpoints.headers import read_shard
-
     tensor = read_shard(tmp_path / "x.safetensors").tensors["x"]
     with row_reader(tensor) as reader:
         sizes = {block.nbytes for _, block in reader.blocks()}
@@ -149,12 +149,10 @@ def test_weights_that_are_not_finite(
 ) -> None:
     summing = plain if kernel == "plain" else compiled()
     monkeypatch.setattr(ledgers, "best_summing", lambda size: summing)
-    file = saved(tmp_path / "model", "llama_biased", dtype=dtype) / "model.safetensors"
-    tensors = load_file(file)
-    tensors[name].view(-1)[7] = value
-    save_file(tensors, file)
+    folder = saved(tmp_path / "model", "llama_biased", dtype=dtype)
+    stored(folder, lambda tensors: tensors[name].view(-1)[7].fill_(value))
     with pytest.raises(ValueError, match=f"tensor '{name}' in .* has weights that are not finite"):
-        ledger_of(Checkpoint.open(file.parent))
+        ledger_of(Checkpoint.open(folder))
     assert not list(cache.glob("*"))
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve
+from changed_folders import stored
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tiny_families import saved
 from transformers import AutoModelForCausalLM
 
@@ -29,10 +30,7 @@ TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 def parent(folder: Path, *, factor: float, kind: str = "llama") -> Path:
     saved(folder, kind, tie_word_embeddings=True)
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    save_file(tensors | {HEAD: tensors[EMBEDDING] * factor}, file, metadata={"format": "pt"})
-    return folder
+    return stored(folder, lambda tensors: tensors.update({HEAD: tensors[EMBEDDING] * factor}))
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "gemma"])

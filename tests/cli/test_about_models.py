@@ -18,7 +18,6 @@ from zerolm.families.known import FOLDER, families
 from zerolm.networks.compute import devices
 from zerolm.units.energies import strongest_share
 from zerolm.verbs import commands
-from zerolm.verbs.ledger import Watch
 from zerolm.verbs.ledger_report import LedgerReport
 
 
@@ -37,15 +36,13 @@ def test_the_table_has_a_line_for_each_layer(zerolm: Zerolm, tmp_path: Path, cac
     assert str(cache) in lines[-1]
 
 
-def test_progress_tells_bytes_and_passes_are_counted() -> None:
-    told: list[tuple[Any, ...]] = []
-    watch = Watch(1, lambda *step: told.append(step))
-    watch.step("reading the weights", 5, 10)
-    watch.step("reading the weights", 10, 10)
-    assert (told[-1], watch.passes) == (("reading the weights", 10, 10), 1)
-    cached = Watch(1, lambda *step: told.append(step))
-    cached.step("reading the weights", 5, 5)
-    assert cached.passes == 0
+@pytest.mark.parametrize("shard", ["1GB", "20KB"])
+def test_the_second_time_the_pass_is_kept(shard: str, tmp_path: Path) -> None:
+    steps: list[tuple[Any, ...]] = []
+    model = saved(tmp_path / "model", "llama", shard=shard)
+    first = package.ledger(model, progress=lambda *step: steps.append(step))
+    assert (first.from_cache, steps[-1]) == (False, (steps[0][0], first.bytes, first.bytes))
+    assert package.ledger(model).from_cache
 
 
 def test_no_energy_has_no_share() -> None:

@@ -11,7 +11,7 @@ import pytest
 from refusals import Zerolm
 
 from zerolm.cli.complete import HOMES, KINDS, names_of, script_of
-from zerolm.cli.unknown_option import flags, nearest_flag
+from zerolm.cli.parser import flags, nearest_flag
 from zerolm.settings.request import PLACED
 from zerolm.verbs import MORE, PANELS, VERBS, commands
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 import transformers
 from carvings import carve
+from changed_folders import replaced
 from covering import chosen, in_folders
-from safetensors.torch import load_file, save_file
-from sentence_folders import LINES, sentence_folder, write
+from sentence_folders import LINES, lines_file, sentence_folder, write
 from tiny import MODELS, word_tokenizer
 from tiny_families import saved, stock_config
 from transformers import AutoModel
@@ -33,24 +33,21 @@ HEADS = [f"MODEL_FOR_{task}_MAPPING" for task in TASKS]
 
 def parent_of(folder: Path, kind: str) -> Path:
     sentence_folder(folder / "parent")
-    saved(folder / "parent", kind)
-    (folder / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
-    return folder / "parent"
+    return saved(folder / "parent", kind)
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_a_child_encodes_as_its_masked_parent(kind: str, tmp_path: Path) -> None:
     """A repair reads padded sentences, passes through every layer, and lowers what the cut costs."""
     package = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    parent, file = parent_of(tmp_path, kind), tmp_path / "text.txt"
+    parent, file = parent_of(tmp_path, kind), lines_file(tmp_path)
     cut: dict[str, Any] = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none"}
     if described()[kind].cut.heads and described()[kind].cut.indivisible == "kept":
         cut["keep_heads"] = 0.5
     carved = carve(parent, tmp_path / "child", text=file, sequences=12, length=12, **cut)
     assert carved.verified.embeddings < 1e-5
-    child, masked = (
-        package.SentenceTransformer(str(folder), device="cpu") for folder in (tmp_path / "child", parent)
-    )
+    folders = tmp_path / "child", parent
+    child, masked = (package.SentenceTransformer(str(folder), device="cpu") for folder in folders)
     before = masked.encode(LINES, show_progress_bar=False)
     masked[0].model = apply_in_memory(open_model(Checkpoint.open(parent)), carved.cut)
     ours, theirs = (model.encode(LINES, show_progress_bar=False) for model in (child, masked))
@@ -105,9 +102,7 @@ def test_a_head_that_is_not_stored_is_not_needed(kind: str, with_modules: bool, 
 def test_a_head_that_is_stored_in_part_is_missing(tmp_path: Path) -> None:
     parent = parent_of(tmp_path, "bert")
     transformers.BertForMaskedLM(stock_config("bert")).save_pretrained(parent)
-    tensors = load_file(parent / "model.safetensors")
-    del tensors["cls.predictions.transform.dense.weight"]
-    save_file(tensors, parent / "model.safetensors", metadata={"format": "pt"})
+    replaced(parent, {"cls.predictions.transform.dense.weight": None})
     with pytest.raises(ValueError, match=r"'cls\.predictions\.transform\.dense\.weight' is missing"):
         Checkpoint.open(parent)
 
@@ -164,18 +159,15 @@ def test_a_head_survives(name: str, tmp_path: Path) -> None:
             parameter.normal_(std=0.2)
     network.save_pretrained(tmp_path / "parent")
     word_tokenizer(tmp_path / "parent", "w0")
-    (tmp_path / "text.txt").write_text("\n".join(LINES))
-    cut = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none", "text": tmp_path / "text.txt"}
+    cut = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none", "text": lines_file(tmp_path)}
     carved = carve(tmp_path / "parent", tmp_path / "child", sequences=8, length=12, **cut)
     child, report = kind.from_pretrained(tmp_path / "child", output_loading_info=True)
     odd = {key: report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     assert not any(odd.values()), odd
     ids = torch.randint(64, (2, 1, 9) if name == "BertForMultipleChoice" else (2, 9))
+    networks = child.eval(), masked(tmp_path / "parent", kind, carved), network.eval()
     with torch.no_grad():
-        ours, theirs = (
-            one(input_ids=ids).to_tuple() for one in (child.eval(), masked(tmp_path / "parent", kind, carved))
-        )
-        whole = network.eval()(input_ids=ids).to_tuple()
+        ours, theirs, whole = (one(input_ids=ids).to_tuple() for one in networks)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(ours[0], whole[0], atol=1e-3)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from portion import portion
 from safetensors.torch import load_file, save_file
-from sentence_folders import LINES, sentence_folder
+from sentence_folders import LINES, lines_file, sentence_folder
 from tiny import model, saved, word_tokenizer
 from torch.nn import functional
 from transformers import AutoModel
@@ -18,29 +18,25 @@ from transformers import AutoModel
 import zerolm
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import stock_tokenizer
-from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.corpus import Sequences, batch_of
 from zerolm.text.documents import read_text
 from zerolm.text.line_corpus import PADDING, LineCorpus, without_padding
 from zerolm.text.pairs import sentences_of
 from zerolm.training.learner import Objective, Student
-from zerolm.training.losses import relative_mse
 from zerolm.training.teacher import LiveTeacher
 
 pytest.importorskip("accelerate", reason="accelerate is not installed")
 FAST: dict[str, Any] = {"tokens": 60 * 4 * 12, "batch": 4, "length": 12, "rate": 3e-4}
 
 
-def text(folder: Path, lines: list[str] = LINES) -> Path:
-    (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    return folder / "text.txt"
-
-
 def test_a_healed_child_is_nearer_and_keeps_its_layout(tmp_path: Path) -> None:
     kinds = ("Dense", "Normalize")
     parent = sentence_folder(tmp_path / "parent", inside="0_Transformer", mode="cls", kinds=kinds)
     zerolm.carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
-    report = zerolm.heal(tmp_path / "child", tmp_path / "healed", parent=parent, text=text(tmp_path), **FAST)
+    report = zerolm.heal(
+        tmp_path / "child", tmp_path / "healed", parent=parent, text=lines_file(tmp_path), **FAST
+    )
     assert report.training.losses == ["mse"]
     assert report.losses["before"]["cosine"] < report.losses["after"]["cosine"] < 1
     (source,) = report.texts
@@ -58,7 +54,9 @@ def test_a_healed_child_is_nearer_and_keeps_its_layout(tmp_path: Path) -> None:
     assert repr(ours) == repr(theirs)
     if report.verified.embeddings is not None:
         assert report.verified.embeddings < 1e-5
-    judged = zerolm.eval(tmp_path / "healed", parent=parent, beside=[tmp_path / "child"], text=text(tmp_path))
+    judged = zerolm.eval(
+        tmp_path / "healed", parent=parent, beside=[tmp_path / "child"], text=lines_file(tmp_path)
+    )
     healed, child = judged.networks[0], judged.networks[-1]
     assert healed.distance < child.distance
 
@@ -73,14 +71,14 @@ def test_a_channel_that_the_last_norm_all_but_removes(losses: str, tmp_path: Pat
         weights[name][5] = 1e-22
     save_file(weights, parent / "model.safetensors", {"format": "pt"})
     zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
-    run: dict[str, Any] = {"parent": parent, "text": text(tmp_path), **FAST, "losses": losses}
+    run: dict[str, Any] = {"parent": parent, "text": lines_file(tmp_path), **FAST, "losses": losses}
     run["tokens"] = 20 * 4 * 12
     report = zerolm.heal(tmp_path / "child", tmp_path / "healed", **run)
     assert report.losses["after"]["cosine"] > report.losses["before"]["cosine"] - 1e-3
 
 
 def corpus_of(folder: Path, lines: list[str] = LINES, length: int = 9) -> LineCorpus:
-    return LineCorpus.read([str(text(folder, lines))], stock_tokenizer(folder), length, 1 << 20)
+    return LineCorpus.read([str(lines_file(folder, lines))], stock_tokenizer(folder), length, 1 << 20)
 
 
 def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> None:
@@ -98,10 +96,8 @@ def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> N
     assert corpus.tokens_in(0, np.arange(22)) == sum(lengths[:22])
     assert corpus.tokens_in(0, np.array([23, 23])) == 2 * lengths[23]
     assert sorted(corpus.ordered(44, seed=1)[:, 1].tolist()) == sorted([*range(22)] * 2)
-    some = LineCorpus.read([str(text(tmp_path))], tokenizer, 9, sum(lengths[:12]))
-    assert (
-        some.texts[0].documents == 12
-    )  # enough sentences for these tokens, though --length allows longer ones
+    some = LineCorpus.read([str(lines_file(tmp_path))], tokenizer, 9, sum(lengths[:12]))
+    assert some.texts[0].documents == 12  # enough for these tokens, though --length allows longer ones
     assert corpus_of(tmp_path, ["w1 w2"] * 12, length=256).length == 2  # no longer than needed
     with pytest.raises(ValueError, match="has 9 sentences, one a line; 10 are the least"):
         corpus_of(tmp_path, LINES[:9])
@@ -114,9 +110,7 @@ def test_sentences_of_a_batch_are_about_as_long(batch: int, count: int, seed: in
     pairs = corpus.ordered(count, seed)
     grouped = corpus.grouped(pairs, batch, seed)
     size = 32 * batch
-    for first in range(
-        0, count, size
-    ):  # batches are made within groups of this size, which hold the same sentences
+    for first in range(0, count, size):  # batches are made within groups, which hold the same sentences
         parts = (sorted(map(tuple, each[first : first + size].tolist())) for each in (pairs, grouped))
         assert next(parts) == next(parts)
     lengths = np.diff(corpus.ends[0], prepend=0)
@@ -167,14 +161,8 @@ def test_columns_of_padding_alone_go() -> None:
     assert inputs["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
-def test_distances_of_embeddings() -> None:
-    a, b = torch.tensor([[3.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.0], [-2.0, 2.0]])
-    assert float(MEAN.distances(a, b).mean()) == pytest.approx(0.5)
-    assert float(relative_mse([a], [a])) == 0.0
-
-
 def test_what_has_no_embeddings_is_refused(tmp_path: Path) -> None:
-    run: dict[str, Any] = {"text": text(tmp_path), "losses": "embedding", **FAST}
+    run: dict[str, Any] = {"text": lines_file(tmp_path), "losses": "embedding", **FAST}
     for name in ("llama", "bert"):
         word_tokenizer(saved(tmp_path / name, name))
         zerolm.carve(tmp_path / name, tmp_path / f"{name}-child", keep_ffn=0.5, criterion="capacity")

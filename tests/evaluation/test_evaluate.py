@@ -1,6 +1,7 @@
-"""A child beside its parent, and beside random and uniform carvings of its size."""
+"""A child beside its parent, and beside random and uniform carvings of its size, on one text or several."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,12 @@ def parent_of(folder: Path, name: str = "llama", **settings: Any) -> Path:
     return folder / "parent"
 
 
-def found(folder: Path, child: str = "child") -> Evaluated:
-    return evaluate(folder / child, folder / "parent", folder / "text.txt", **FEW)
+def judged(folder: Path, text: str | Path) -> Evaluated:
+    return evaluate(folder / "child", folder / "parent", text, **FEW)
+
+
+def found(folder: Path) -> Evaluated:
+    return judged(folder, folder / "text.txt")
 
 
 def values(result: Evaluated, name: str) -> dict[str, float]:
@@ -279,3 +284,58 @@ def test_products_in_bfloat16_say_nearly_the_same(tmp_path: Path) -> None:
         assert ours["perplexity"] == pytest.approx(row.values["perplexity"], rel=0.01)
         assert ours["kl"] == pytest.approx(row.values["kl"], rel=0.05, abs=1e-4)
         assert ours["perplexity"] != row.values["perplexity"]
+
+
+def texts(folder: Path) -> dict[str, str]:
+    lines = [" ".join(f"w{(i * i + 7 * j) % 61}" for i in range(20)) for j in range(9)]
+    (folder / "code.txt").write_text("\n".join(lines))
+    (folder / "chat").mkdir()
+    for part in range(2):
+        lines = [" ".join(f"w{(3 * i + j + part) % 50}" for i in range(16)) for j in range(6)]
+        (folder / "chat" / f"{part}.txt").write_text("\n".join(lines))
+    short = [" ".join(f"w{i * j % 47}" for i in range(15)) for j in (1, 2)]
+    (folder / "short.txt").write_text("\n".join(short))
+    return {"code": f"{folder}/code.txt", "chat": f"{folder}/chat", "short": f"{folder}/short.txt"}
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+def test_a_domain_is_what_it_is_alone(name: str, tmp_path: Path) -> None:
+    """And all together weigh their tokens alike."""
+    carve(parent_of(tmp_path, name), tmp_path / "child", keep_ffn=0.5, criterion="capacity")
+    sources = texts(tmp_path)
+    result = judged(tmp_path, ",".join(f"{name}={path}" for name, path in sources.items()))
+    alone = {domain: judged(tmp_path, f"{domain}={path}") for domain, path in sources.items()}
+    sizes = {domain: each.sequences for domain, each in alone.items()}
+    assert sizes["code"] == sizes["chat"] == 6
+    assert sizes["short"] == 2
+    assert (result.sequences, result.tokens) == (14, sum(each.tokens for each in alone.values()))
+    for place, row in enumerate(result.networks):
+        assert list(row.domains) == list(sources)
+        for domain, values in row.domains.items():
+            theirs = alone[domain].networks[place]
+            assert values == pytest.approx(theirs.values, rel=1e-6, abs=1e-7)
+            assert values == pytest.approx(theirs.domains[domain], rel=1e-6, abs=1e-7)
+    code, chat = (result.networks[0].domains[domain] for domain in ("code", "chat"))
+    measure = "kl" if name == "llama" else "distance"
+    assert code[measure] != pytest.approx(chat[measure], rel=1e-4)
+    assert ("order" in code, "order" in result.networks[0].domains["short"]) == (name == "bert", False)
+    if name == "bert":
+        return
+    for row in result.networks:
+        whole = {"kl": 0.0, "surprise": 0.0}
+        for domain, values in row.domains.items():
+            share = sizes[domain] / result.sequences
+            whole["kl"] += share * values["kl"]
+            whole["surprise"] += share * math.log(values["perplexity"])
+        assert row.values["kl"] == pytest.approx(whole["kl"], rel=1e-9)
+        if not row.spread:  # a mean of perplexities is not that of means of surprise
+            assert row.values["perplexity"] == pytest.approx(math.exp(whole["surprise"]), rel=1e-9)
+
+
+def test_one_text_has_no_domains(tmp_path: Path) -> None:
+    carve(parent_of(tmp_path), tmp_path / "child", keep_ffn=0.5)
+    path = texts(tmp_path)["code"]
+    plain, named = judged(tmp_path, path), judged(tmp_path, f"code={path}")
+    assert not any(row.domains for row in plain.networks)
+    assert "domains" not in plain.to_json()["rows"][0]
+    assert [row.values for row in plain.networks] == [row.values for row in named.networks]

@@ -11,7 +11,7 @@ from carvings import carve
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
-from sentence_folders import LINES, sentence_folder
+from sentence_folders import LINES, lines_file, sentence_folder
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.evaluation import neighbours
@@ -65,9 +65,8 @@ def test_the_distance_is_one_less_the_cosine() -> None:
     ours, theirs = units(1, 7), units(2, 7)
     cosine = np.mean([a @ b for a, b in zip(ours, theirs, strict=True)])
     nothing = np.arange(0)
-    assert embedding_measures(ours, theirs, nothing) == pytest.approx(
-        {"cosine": cosine, "distance": 1 - cosine}
-    )
+    wanted = {"cosine": cosine, "distance": 1 - cosine}
+    assert embedding_measures(ours, theirs, nothing) == pytest.approx(wanted)
     assert embedding_measures(theirs, theirs, nothing) == {"cosine": 1.0, "distance": 0.0}
 
 
@@ -101,8 +100,7 @@ def test_a_child_is_judged_as_its_sentences_are_alone(tmp_path: Path) -> None:
     kinds = ("Dense", "Normalize")
     parent = sentence_folder(tmp_path / "parent", inside="0_Transformer", mode="max", kinds=kinds)
     carve(parent, tmp_path / "child", keep_ffn=0.25)
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join([*LINES, LINES[0]]), encoding="utf-8")
+    text = lines_file(tmp_path, [*LINES, LINES[0]])
     judged = evaluate(tmp_path / "child", parent, text, data=pairs_in(tmp_path))
     ours, theirs = one_by_one(tmp_path / "child", LINES), one_by_one(parent, LINES)
     child, reference, *others = (row.values for row in judged.networks)
@@ -148,9 +146,8 @@ def test_the_kinds_of_tables_say_the_same(tmp_path: Path) -> None:
     csv = 'genre,sentence1,sentence2,score\nx,"a, b","c ""d""",1.5\nx,e,f,0\n\nx,g,h,5\n'
     tsv = 'score\tsentence1\tsentence2\n1.5\ta, b\tc "d"\n0\te\tf\n5\tg\th\n'
     lines = "\n".join(json.dumps({"sentence1": a, "sentence2": b, "score": s}) for a, b, s in rows)
-    found = [
-        read_pairs(table(tmp_path, *one)) for one in (("a.csv", csv), ("b.tsv", tsv), ("c.jsonl", lines))
-    ]
+    tables = (("a.csv", csv), ("b.tsv", tsv), ("c.jsonl", lines))
+    found = [read_pairs(table(tmp_path, *each)) for each in tables]
     first, second, scores = zip(*rows, strict=True)
     for pairs in found:
         assert (pairs.first, pairs.second, pairs.scores) == (first, second, scores)

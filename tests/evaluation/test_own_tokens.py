@@ -35,13 +35,8 @@ def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cut(folder: Path, out: str, tokens: str | None, form: str = "hf", **keep: float) -> Path:
     size = SizeRequest.of(keep or None, vocabulary=VocabularyRequest(tokens, None))
-    text = str(folder / "text.txt")
-    carve(
-        folder / "parent",
-        size,
-        Methods(text=text, sequences=4, length=LENGTH),
-        Destination(folder / out, form),
-    )
+    methods = Methods(text=str(folder / "text.txt"), sequences=4, length=LENGTH)
+    carve(folder / "parent", size, methods, Destination(folder / out, form))
     return folder / out
 
 

@@ -45,12 +45,12 @@ def counted(model: Any, types: Any) -> int:
 
 
 def error(model: Any, read: Any, names: Any) -> float:
-    pairs = [(model.get_parameter(name), read.get_parameter(name)) for name in names]
-    squares = [
-        (float((a - b).detach().double().square().sum()), float(a.detach().double().square().sum()))
-        for a, b in pairs
-    ]
-    return sum(apart / whole for apart, whole in squares)
+    """The squared errors of matrices by their own squares, summed."""
+    total = 0.0
+    for name in names:
+        ours, theirs = (each.get_parameter(name).detach().double() for each in (model, read))
+        total += float((ours - theirs).square().sum() / ours.square().sum())
+    return total
 
 
 @pytest.mark.parametrize("kind", KINDS)

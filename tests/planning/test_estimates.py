@@ -42,8 +42,8 @@ BOTH = ("groups", "ffn")
 
 def criterion(network: Any) -> Additive:
     sizes, generator = dimensions_of(network), np.random.default_rng(0)
-    counts = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
-    return Additive({kind: [generator.random(c) for _ in range(sizes.depth)] for kind, c in counts.items()})
+    wholes = sizes.wholes.items()
+    return Additive({kind: [generator.random(c) for _ in range(sizes.depth)] for kind, c in wholes})
 
 
 @contextmanager
@@ -91,11 +91,7 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
             went = {("gone", 0): (places["layer"] - places["layer_in"]) * places["layer"].grad}
             for kind, role, module in (("groups", "o", ours.writers["o"]), ("ffn", "down", ours.ffn_out)):
                 for size in table.sizes[kind][:-1].tolist():
-                    x = (
-                        places[f"{role}_in"]
-                        .clone()
-                        .unflatten(-1, (getattr(sizes, {"groups": "kv_heads", "ffn": "ffn"}[kind]), -1))
-                    )
+                    x = places[f"{role}_in"].clone().unflatten(-1, (sizes.wholes[kind], -1))
                     x[..., table.choose(layer, kind, size), :] = 0.0
                     change, gradient = x.flatten(-2) @ matrix(module).T, places[role].grad
                     norm = ours.behind.get(f"behind_{role}")
@@ -168,14 +164,9 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     reading = NormInput(stream, wished)
     stream_estimates.above(Blocks(network, []), 0, stream, reading)
     x = normalised(stream).double()
-    cases = (
-        (stream_estimates.removed[0][0], basis),
-        (
-            stream_estimates._removed_part(reading, *stream_estimates.inside[1]),
-            replace(basis, last=fisher.stream["energy"]),
-        ),
-    )
-    for losses, known in cases:
+    inside = stream_estimates._removed_part(reading, *stream_estimates.inside[1])
+    of_norms = replace(basis, last=fisher.stream["energy"])
+    for losses, known in ((stream_estimates.removed[0][0], basis), (inside, of_norms)):
         for place in (3, 20, 40):
             narrowing = known.narrowing(Width(place + 1, False))
             kept, predicted = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.predicted))
@@ -269,26 +260,27 @@ def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
     assert np.array_equal(calibrated(predicted, lambda layers: dict.fromkeys(layers, 0.0)), predicted)
 
 
+def of_neurons(sizes: np.ndarray, losses: np.ndarray) -> LossTable:
+    """The table of a network of one layer, with one group."""
+    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(int(sizes[-1]))]})
+    ones, zeros = np.array([1]), np.zeros(1)
+    return LossTable(by, {"groups": ones, "ffn": sizes}, {"groups": [zeros], "ffn": [losses]}, zeros)
+
+
 @given(data=st.data())
 def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.DataObject) -> None:
     """Losses that fall with the size fall in between too, and stand where they were measured."""
     sizes = np.cumsum(data.draw(st.lists(st.integers(1, 9), min_size=2, max_size=6)))
     falls = data.draw(st.lists(st.floats(0.0, 4.0), min_size=len(sizes) - 1, max_size=len(sizes) - 1))
     losses = np.array([*np.cumsum(falls)[::-1], 0.0])
-    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(int(sizes[-1]))]})
-    found = LossTable(
-        by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
-    )
+    found = of_neurons(sizes, losses)
     worth = np.array([found.score(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
     assert worth[sizes - sizes[0]] == pytest.approx(-losses, abs=1e-12)
     assert (np.diff(worth) >= -1e-12).all()
 
 
 def test_the_middle_of_two_losses_is_their_geometric_mean() -> None:
-    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(40)]})
     sizes, losses = np.array([10, 20, 40]), np.array([0.9, 0.1, 0.0])
-    found = LossTable(
-        by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
-    )
+    found = of_neurons(sizes, losses)
     assert found.score(0, "ffn", 15) == pytest.approx(-0.3)
     assert found.score(0, "ffn", 30) == pytest.approx(-0.05)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from carvings import BY_WEIGHTS
-from changed_folders import configured
-from safetensors.torch import load_file, save_file
+from changed_folders import configured, replaced
+from safetensors.torch import load_file
 from tiny import saved
 
 
@@ -27,9 +27,8 @@ def data_bytes(folder: Path) -> int:
 def test_weight_bytes_of_a_file(name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16" if dtype == "mixed" else dtype)
     if dtype == "mixed":
-        file = parent / "model.safetensors"
-        weights = {key: x.float() if x.dim() == 1 else x for key, x in load_file(file).items()}
-        save_file(weights, file, {"format": "pt"})
+        vectors = {key: x for key, x in load_file(parent / "model.safetensors").items() if x.dim() == 1}
+        replaced(parent, {key: x.float() for key, x in vectors.items()})
     for shape in ((), ("--shape", "per-layer", "--format", "padded")):
         flags = (
             "--max-weight-bytes", "0.9x", *BY_WEIGHTS, *shape, "--out", str(tmp_path / f"child{len(shape)}"),
@@ -47,9 +46,8 @@ def test_weight_bytes_of_a_file(name: str, dtype: str, zerolm: Callable[..., Any
 
 def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
-    file = parent / "model.safetensors"
-    weights = {key: x.half() if ".1.mlp." in key else x for key, x in load_file(file).items()}
-    save_file(weights, file, {"format": "pt"})
+    weights = load_file(parent / "model.safetensors").items()
+    replaced(parent, {key: x.half() for key, x in weights if ".1.mlp." in key})
     zerolm("carve", str(parent), "--keep-ffn", "0.5", *BY_WEIGHTS, "--out", str(tmp_path / "child")).refused(
         "give --bits"
     )

@@ -162,11 +162,11 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     registry: Registry[Any] = criteria.CRITERIA
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setattr(registry, "_is_loaded", False)
-    found = importlib.metadata.entry_points
-    monkeypatch.setattr(
-        "zerolm.registry.entry_points",
-        lambda group: [Point()] if group == "zerolm.criteria" else found(group=group),
-    )
+
+    def entry_points(group: str) -> Any:
+        return [Point()] if group == "zerolm.criteria" else importlib.metadata.entry_points(group=group)
+
+    monkeypatch.setattr("zerolm.registry.entry_points", entry_points)
 
 
 @pytest.mark.usefixtures("plugin")
@@ -221,10 +221,8 @@ class Constant:
         assert inputs.keys() == weights.keys() == {"o", "down"}
 
     def importance(self) -> dict[str, np.ndarray]:
-        return {
-            "o": np.ones(self.counts["o"]),
-            self.role: np.full(self.counts["down"] - self.fewer, self.value),
-        }
+        neurons = np.full(self.counts["down"] - self.fewer, self.value)
+        return {"o": np.ones(self.counts["o"]), self.role: neurons}
 
 
 WITH_TOKENS: dict[str, tuple[dict[str, Any], str]] = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from carvings import carve
+from carvings import carve, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from portion import portion
@@ -50,6 +50,13 @@ def narrowed(checkpoint: Checkpoint, basis: Basis, hidden: int, tied: bool) -> C
     return replace(Cut.whole(dimensions(checkpoint)), narrowing=basis.narrowing(Width(hidden, tied)))
 
 
+def written(checkpoint: Checkpoint, cut: Cut, folder: Path) -> Path:
+    folder.mkdir()
+    config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent).config
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 def outputs(network: Any) -> torch.Tensor:
     with torch.no_grad():
         return network.eval()(input_ids=IDS).logits.float()  # type: ignore[no-any-return]
@@ -69,12 +76,8 @@ def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_pat
             cut = narrowed(checkpoint, basis, whole, tied)
             child = outputs(apply_in_memory(parent, cut))
             assert (child - wanted).abs().max() <= 1e-5 * wanted.abs().max()
-            folder = tmp_path / f"{basis.by}-{tied}"
-            folder.mkdir()
-            config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent).config
-            (folder / "config.json").write_text(json.dumps(config))
-            written = outputs(load_model(folder, True))
-            assert (written - wanted).abs().max() <= STEP[dtype] * wanted.abs().max()
+            again = outputs(load_model(written(checkpoint, cut, tmp_path / f"{basis.by}-{tied}"), True))
+            assert (again - wanted).abs().max() <= STEP[dtype] * wanted.abs().max()
 
 
 @pytest.mark.parametrize("name", ["llama_tied", "llama_biased", "mistral_odd", "qwen3"])
@@ -97,10 +100,7 @@ def test_a_narrower_child_is_the_carved_parent(name: str, tmp_path: Path) -> Non
 def test_a_head_may_leave_its_embedding(name: str, tied: bool, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", name))
     cut = narrowed(checkpoint, weights_basis(checkpoint), 32, tied)
-    folder = tmp_path / "child"
-    folder.mkdir()
-    config = FORMATS["hf"].write(Child(checkpoint, cut), folder, silent).config
-    (folder / "config.json").write_text(json.dumps(config))
+    folder = written(checkpoint, cut, tmp_path / "child")
     child = load_model(folder, True)
     assert child.config.tie_word_embeddings is tied
     assert ("lm_head.weight" in Checkpoint.open(folder).tensors) is not tied
@@ -251,7 +251,6 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "nothing": ("llama", {"keep_hidden": 0}, r"must lie in \(0, 1\], not 0"),
     "nearly all": ("llama", {"keep_hidden": 0.999}, "nothing would be cut: --keep-hidden 0.999 of 48"),
     "gemma2": ("gemma2", {"keep_hidden": 0.5}, "hidden cannot be cut here: norms on the outputs"),
     "gpt2": ("gpt2", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class derives"),
@@ -265,10 +264,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_what_cannot_be_narrowed_is_refused(case: str, tmp_path: Path) -> None:
     name, wishes, message = REFUSED[case]
     parent = saved(tmp_path / "parent", name)
-    with pytest.raises(ValueError, match=message) as caught:
-        carve(parent, tmp_path / "child", **wishes, **RANDOM)
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "child").exists()
+    refused(parent, message, **wishes, **RANDOM)
 
 
 @pytest.mark.parametrize(
@@ -278,11 +274,9 @@ def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None
     """Each role, in one layer or another, with its rows or columns in another order: the proof says so."""
     parent = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
     cut = narrowed(parent, weights_basis(parent), 24, parent.layout.tied)
-    (tmp_path / "child").mkdir()
-    config = FORMATS["hf"].write(Child(parent, cut), tmp_path / "child", silent).config
-    (tmp_path / "child" / "config.json").write_text(json.dumps(config))
-    assert compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut).relative <= 1e-5
-    weights = load_file(tmp_path / "child" / "model.safetensors")
+    folder = written(parent, cut, tmp_path / "child")
+    assert compare_blocks(Checkpoint.open(folder), parent, cut).relative <= 1e-5
+    weights = load_file(folder / "model.safetensors")
     layers, inside = cycle(("0", "1", "2")), {re.sub(r"\.\d\.", ".{}.", tensor) for tensor in weights}
     for tensor in (name.format(next(layers)) if "{}" in name else name for name in sorted(inside)):
         values = weights[tensor]
@@ -290,9 +284,9 @@ def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None
         if "norm" in tensor and "q_norm" not in tensor and "k_norm" not in tensor:
             others = [values * 1.5]
         for other in others:
-            save_file({**weights, tensor: other.contiguous()}, tmp_path / "child" / "model.safetensors")
+            save_file({**weights, tensor: other.contiguous()}, folder / "model.safetensors")
             with pytest.raises(ValueError, match=r"differs from"):
-                compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut)
+                compare_blocks(Checkpoint.open(folder), parent, cut)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The page of a carving: the width of the stream in words, tables and charts; how to build it again."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import unescape
 
@@ -21,9 +21,9 @@ from zerolm.carving.result import (
 )
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
+from zerolm.show.sheet import as_cell
 from zerolm.verbs.carve import CarvingReport
-from zerolm.verbs.carve_parts import tokens_line, tokens_sheets
-from zerolm.verbs.carve_width import LOST, StreamWidths
+from zerolm.verbs.carve_parts import LOST, stream_line, stream_sheets, tokens_line, tokens_sheets
 from zerolm.verbs.report import Run
 
 WHOLE = 64
@@ -36,60 +36,8 @@ def energy(hidden: int) -> float:
     return 1 - (1 - hidden / WHOLE) ** 2
 
 
-def widths(
-    hidden: int | None, *, tied: bool = True, has_losses: bool = True, basis: str = "loss"
-) -> StreamWidths:
-    """A stream and its spectrum: energies are 1 - (1 - k/d)^2, losses 1 - k/d."""
-    spectrum = [SpectrumRow(k, energy(k), 1 - k / WHOLE if has_losses else None) for k in SIZES]
-    stream = None if hidden is None else ChildStream(hidden, tied, basis, energy(hidden))
-    return StreamWidths(WHOLE, stream, spectrum, UNIT)
-
-
-def drawn(of: StreamWidths) -> str:
-    return "".join(map(body, of.sheets()))
-
-
-def test_a_few_widths_stand_in_the_table_and_the_chosen_one() -> None:
-    of = widths(40)
-    assert [(row.hidden, of.is_chosen(row)) for row in of.few()] == [
-        (56, False), (48, False), (40, True), (32, False)
-    ]  # fmt: skip
-    of = widths(51)
-    assert [row.hidden for row in of.few()] == [56, 51, 48, 40, 32]
-    chosen = next(row for row in of.few() if of.is_chosen(row))
-    assert (chosen.kept_energy, chosen.loss) == (energy(51), None)
-    of = widths(None)
-    assert not any(map(of.is_chosen, of.few()))
-    assert StreamWidths(WHOLE, None, [], UNIT).few() == []
-
-
-def test_the_width_is_said_in_a_line() -> None:
-    assert widths(48).line() == ("hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head")
-    assert widths(None).line() == "hidden size 64, as the parent"
-    assert StreamWidths(WHOLE, None, [], UNIT).line() == ""
-    assert widths(48, tied=False, basis="weights").line().endswith("basis from weights), untied head")
-
-
-def test_a_chart_for_what_is_known() -> None:
-    both, one = drawn(widths(40)), drawn(widths(40, has_losses=False, basis="weights"))
-    for name in (LOST, LOSS):
-        assert f'aria-label="{name}, by the hidden size of 64"' in both
-    assert (both.count('<svg class="xy"'), one.count('<svg class="xy"')) == (2, 1)
-    assert "no tokens were looked at" in one
-    assert "<th>loss</th>" in both
-    assert "<th>loss</th>" not in one
-    assert "40 chosen" in both
-    assert "chosen" not in drawn(widths(None))
-    assert StreamWidths(WHOLE, None, [], UNIT).sheets() == []
-
-
-@pytest.mark.parametrize("loss", [0.0, math.inf, math.nan])
-def test_losses_that_no_axis_holds_are_in_the_table_alone(loss: float) -> None:
-    of = widths(None)
-    page = drawn(replace(of, spectrum=[replace(row, loss=loss) for row in of.spectrum]))
-    assert LOST in page
-    assert LOSS not in page
-    assert f"<td>{loss:.3g}</td>" in page
+def lost(hidden: int) -> float:
+    return 1 - hidden / WHOLE
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +53,71 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CarvingReport]:
             parent, folder / "child", max_params="0.7x", keep_hidden=0.75, shape="per-layer", format="padded",
             text=text, sequences=6, length=12,
         )  # fmt: skip
+
+
+Widths = Callable[..., CarvingReport]
+
+
+@pytest.fixture
+def widths(child: CarvingReport) -> Widths:
+    """A child of a stream and its spectrum: energies are 1 - (1 - k/d)^2, losses 1 - k/d."""
+
+    def make(
+        hidden: int | None, tied: bool = True, basis: str = "loss", loss: Callable[[int], float | None] = lost
+    ) -> CarvingReport:
+        stream = None if hidden is None else ChildStream(hidden, tied, basis, energy(hidden))
+        spectrum = [SpectrumRow(k, energy(k), loss(k)) for k in SIZES]
+        sizes = replace(child.parent_sizes, hidden=WHOLE)
+        return replace(child, parent_sizes=sizes, stream=stream, spectrum=spectrum, unit=UNIT)
+
+    return make
+
+
+def drawn(child: CarvingReport) -> str:
+    return "".join(map(body, stream_sheets(child)))
+
+
+def table(child: CarvingReport) -> list[tuple[str, str]]:
+    (sheet,) = stream_sheets(child)
+    return [(cell.text, cell.note) for cell in (as_cell(row[0]) for row in sheet.rows)]
+
+
+def test_a_few_widths_stand_in_the_table_and_the_chosen_one(widths: Widths) -> None:
+    assert table(widths(40)) == [("56", ""), ("48", ""), ("40", "chosen"), ("32", "")]
+    assert table(widths(51)) == [("56", ""), ("51", "chosen"), ("48", ""), ("40", ""), ("32", "")]
+    assert not any(note for _, note in table(widths(None)))
+    ((_, energy_kept, loss),) = [row for row in stream_sheets(widths(51))[0].rows if "51" in str(row[0])]
+    assert (energy_kept, loss) == (f"{energy(51):.1%}", "")
+
+
+def test_the_width_is_said_in_a_line(widths: Widths) -> None:
+    assert stream_line(widths(48)) == (
+        "hidden size 64 -> 48 (93.8% of energy, loss-weighted basis), tied head"
+    )
+    assert stream_line(widths(None)) == "hidden size 64, as the parent"
+    assert stream_line(widths(48, tied=False, basis="weights")).endswith("basis from weights), untied head")
+    unseen = replace(widths(None), spectrum=[])
+    assert (stream_line(unseen), stream_sheets(unseen)) == ("", [])
+
+
+def test_a_chart_for_what_is_known(widths: Widths) -> None:
+    both, one = drawn(widths(40)), drawn(widths(40, basis="weights", loss=lambda _: None))
+    for name in (LOST, LOSS):
+        assert f'aria-label="{name}, by the hidden size of 64"' in both
+    assert (both.count('<svg class="xy"'), one.count('<svg class="xy"')) == (2, 1)
+    assert "no tokens were looked at" in one
+    assert "<th>loss</th>" in both
+    assert "<th>loss</th>" not in one
+    assert "40 chosen" in both
+    assert "chosen" not in drawn(widths(None))
+
+
+@pytest.mark.parametrize("loss", [0.0, math.inf, math.nan])
+def test_losses_that_no_axis_holds_are_in_the_table_alone(loss: float, widths: Widths) -> None:
+    page = drawn(widths(None, loss=lambda _: loss))
+    assert LOST in page
+    assert LOSS not in page
+    assert f"<td>{loss:.3g}</td>" in page
 
 
 def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -28,31 +29,24 @@ ShardSums = dict[str, list[Sums]]
 """By tensor the sums of its rows and of its columns, or those of all of it."""
 
 
+@dataclass(frozen=True, eq=False)
 class Ledger:
-    """Totals of all tensors, and sums of the rows and columns of the matrices in layers."""
+    """Totals of all tensors by name, and sums of the rows and columns of the matrices in layers."""
 
-    def __init__(self) -> None:
-        self._totals: dict[str, Totals] = {}
-        self._sums: ShardSums = {}
+    totals: Mapping[str, Totals]
+    sums: ShardSums
 
     def rows(self, name: str) -> Sums:
         """Of each row (axis 0) of a matrix in a layer, as stored, in float64; ``KeyError`` for another."""
-        return self._sums[name][0].widened()
+        return self.sums[name][0].widened()
 
     def cols(self, name: str) -> Sums:
         """Of each column (axis 1)."""
-        return self._sums[name][1].widened()
+        return self.sums[name][1].widened()
 
     def total(self, name: str) -> Totals:
         """Of a whole tensor."""
-        return self._totals[name]
-
-    def add(self, shard: Shard, sums: ShardSums) -> None:
-        """Take in the tensors of a shard."""
-        for name, of_axes in sums.items():
-            self._totals[name] = of_axes[0].totals(shard.tensors[name].count)
-            if len(of_axes) > 1:
-                self._sums[name] = of_axes
+        return self.totals[name]
 
 
 def ledger_of(
@@ -68,7 +62,7 @@ def ledger_of(
     slots = checkpoint.layout.slots
     of = sum(shard.size for shard in checkpoint.shards)
     summing = best_summing(of)
-    ledger, done = Ledger(), 0
+    totals, matrices, done = dict[str, Totals](), ShardSums(), 0
     for shard in checkpoint.shards:
         check_unchanged(shard)
         names = [name for name in shard.tensors if name in slots and checkpoint.tensors[name].dtype in FLOATS]
@@ -86,8 +80,9 @@ def ledger_of(
             _store(stored, [each for name in wanted for each in sums[name]], content)
         done += shard.size
         progress("reading the weights", done, of)
-        ledger.add(shard, sums)
-    return ledger
+        totals |= {name: of_axes[0].totals(shard.tensors[name].count) for name, of_axes in sums.items()}
+        matrices |= {name: of_axes for name, of_axes in sums.items() if len(of_axes) > 1}
+    return Ledger(totals, matrices)
 
 
 def best_summing(size: int) -> Summing:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ BLOCK: Final = 1 << 18
 """Bytes to compare at a time: this number fits into a processor's cache."""
 
 
-class ReadAgain:
+class ReadAgain(AbstractContextManager["ReadAgain"]):
     """Compares each tensor with the intended one, and computes the files' digests, in a separate thread.
 
     So files are read while the system's memory still holds them, and writing does not wait.
@@ -30,12 +30,7 @@ class ReadAgain:
         self._files: dict[Path, FileAgain] = {}
         self._done: list[Future[None]] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
         for file in self._files.values():
             file.opened.close()
@@ -88,9 +83,8 @@ class FileAgain:
                 raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
             start += tensor.bytes
         if inside or self.opened.read(1):
-            raise ValueError(
-                f"{self.path.name!r} of the written child has tensors that were not to be written"
-            )
+            name = self.path.name
+            raise ValueError(f"{name!r} of the written child has tensors that were not to be written")
         return self.sum.hexdigest()
 
 

@@ -12,7 +12,7 @@ import click
 
 from zerolm.cli.complete import install, is_asked, script_of, user_shell
 from zerolm.cli.help import program_help
-from zerolm.cli.parser import Commands
+from zerolm.cli.parser import Commands, unknown_option
 from zerolm.cli.process import interruptions, nowhere
 from zerolm.progress import TrainingFailed
 from zerolm.registry import PluginWarning
@@ -115,8 +115,6 @@ def _message(error: Exception) -> str:
     if isinstance(error, ArithmeticError):
         return f"these numbers cannot be computed with: {error}"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        from zerolm.cli.unknown_option import unknown_option
-
         return unknown_option(error.ctx.command.name or "", error.option_name)
     return _of_click(error) if isinstance(error, click.UsageError) else str(error)
 

@@ -80,7 +80,6 @@ def words(begun: list[str]) -> dict[str, str]:
 
 
 def script_of(shell: str) -> str:
-    """Return the script for a shell, as click has it."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
@@ -96,16 +95,12 @@ def install() -> str:
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(script_of(shell), encoding="utf-8")
     if reader:
-        _append(Path.home() / reader, f"source '{script}'\n")
+        file, line = Path.home() / reader, f"source '{script}'\n"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        if line not in text:
+            end = "\n" if text and not text.endswith("\n") else ""
+            file.write_text(f"{text}{end}{line}", encoding="utf-8")
     return f"{shell} completes zerolm from its next start on"
-
-
-def _append(file: Path, line: str) -> None:
-    """Add a line to a file, unless it holds it."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    if line not in text:
-        end = "\n" if text and not text.endswith("\n") else ""
-        file.write_text(f"{text}{end}{line}", encoding="utf-8")
 
 
 def user_shell() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,12 @@ LONGEST: Final = 3
 """Words of the longest name of a command."""
 BEGUN: Final = "zerolm.begun"
 """Where a context keeps the words of a command's name that are typed already."""
+NEAR: Final = 0.7
+"""The least similarity of a mistyped flag; unrelated flags with one initial stay below it."""
+WHOLE: Final = 4
+"""Letters that suffice to mean a longer flag, which begins or ends with them."""
+LISTED: Final = 3
+"""Commands that a message lists, at most."""
 
 
 class Commands(click.Group):
@@ -103,12 +110,45 @@ class DeclaredCommand(click.Command):
         formatter.write(command_help(self.request, self.further))
 
     def call(self, **typed: Any) -> None:
-        """Run the verb for what was typed."""
         try:
-            run_command(self.request, {name: _typed(value) for name, value in typed.items()})
+            lists = {name: list(value) or None for name, value in typed.items() if isinstance(value, tuple)}
+            run_command(self.request, typed | lists)
         except SystemExit as error:  # no command raises it
             message = f"a plug-in has ended zerolm {self.name} by SystemExit"
             raise ValueError(message if error.code is None else f"{message}: {error.code}") from error
+
+
+def unknown_option(command: str, option: str) -> str:
+    """Return the message for an option that the command of this name does not have."""
+    option = option[:80]
+    word = option.removeprefix("--")
+    others = [name for name in commands() if option in flags(name)]
+    if placed := [one for one in verb_of(command).request.groups()[PLACED] if one.name == word]:
+        cure = f"give {placed[0].placeholder} without it"
+    elif near := nearest_flag(word, flags(command)):
+        cure = f"did you mean {near!r}?"
+    elif others:
+        more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+        cure = f"zerolm {', '.join(others[:LISTED])}{more} {'have' if others[1:] else 'has'} it"
+    else:
+        cure = f"zerolm {command} --help lists all"
+    return f"{command} has no option {option}; {cure}"
+
+
+def flags(name: str) -> list[str]:
+    """Return the flags of a command that begin with two dashes, with those of all spaces and scores."""
+    params: list[click.Parameter] = DeclaredCommand(name, [name]).params
+    both = [flag for param in params for flag in (*param.opts, *param.secondary_opts)]
+    return [flag for flag in both if flag.startswith("--")]
+
+
+def nearest_flag(word: str, possible: Iterable[str]) -> str | None:
+    """Return the flag that a word is a misspelling of, or that begins or ends with it; None without one."""
+    names = [flag.removeprefix("--") for flag in possible]
+    near = get_close_matches(word, [name for name in names if name[0] == word[:1]], 1, NEAR)
+    if not near and len(word) >= WHOLE:
+        near = [name for name in names if name.startswith(word) or name.endswith(f"-{word}")]
+    return f"--{near[0]}" if near else None
 
 
 def _further(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
@@ -123,11 +163,6 @@ def _further(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Se
 def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
     """Return names that were typed with commas between them, or each with its flag."""
     return tuple(name for text in texts for name in text.split(","))
-
-
-def _typed(value: Any) -> Any:
-    """Return the typed value: names that were given several times as one list, an empty list as None."""
-    return (list(value) or None) if isinstance(value, tuple) else value
 
 
 def run_command(request: type[Request], typed: dict[str, Any]) -> None:
@@ -179,7 +214,6 @@ def _is_first() -> bool:
 
 
 def _show(result: Any, as_json: bool, folder: object) -> None:
-    """Print a result, what is to be said of it, and where it was written."""
     from zerolm.show.terminal import result_lines, terminal_width
 
     for remark in result.remarks:

@@ -75,7 +75,6 @@ class Steps:
                 print(f"zerolm: {text}", file=sys.stderr, flush=True)
 
     def _begin(self) -> None:
-        """Begin to show, now that it takes long."""
         with self._lock:
             if self._ended:
                 return
@@ -175,7 +174,6 @@ class TerminalBar:
         self._progress.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Remove the bar."""
         self._progress.stop()
 
 

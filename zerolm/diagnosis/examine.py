@@ -55,9 +55,11 @@ def diagnose(path: Path, progress: Progress = silent) -> Diagnosis:
     masked = evidence.family is not None and evidence.family.task == "masked"
     if masked or (path / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
-    return Diagnosis(
-        str(path), verdicts, **facts_of(evidence), advice=[*_advice(evidence), *_of_tokenizer(read)]
-    )
+    advice = list(_advice(evidence))
+    if read is not None:
+        reasons = "; ".join(read.reasons).removeprefix(f"{TOKENIZER}: ")
+        advice.append(f"{TOKENIZER}: {'' if read.verdict == OPENS else 'not written: '}{reasons}")
+    return Diagnosis(str(path), verdicts, **facts_of(evidence), advice=advice)
 
 
 def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
@@ -100,13 +102,6 @@ def _tokenizer(evidence: Evidence, progress: Progress) -> Opened | None:
         return None
     progress("reading texts with its tokenizer and llama.cpp")
     return attempt(TOKENIZER, evidence.folder)
-
-
-def _of_tokenizer(read: Opened | None) -> Iterator[str]:
-    """Yield how a GGUF file has the tokenizer, or why none is written."""
-    if read is not None:
-        reasons = "; ".join(read.reasons).removeprefix(f"{TOKENIZER}: ")
-        yield f"{TOKENIZER}: {'' if read.verdict == OPENS else 'not written: '}{reasons}"
 
 
 def _llama_cpp(evidence: Evidence, read: Opened | None) -> RuntimeVerdict:
@@ -180,7 +175,6 @@ def _module_flaws(evidence: Evidence) -> Iterator[str]:
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-    """Return the facts about a folder, as far as it could be read."""
     layout, tensors = evidence.layout, evidence.tensors.values()
     weights = Counter[str]()
     for tensor in tensors:

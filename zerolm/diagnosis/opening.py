@@ -128,7 +128,6 @@ def judged(what: str, report: Mapping[str, Any]) -> Opened:
 
 
 def with_configuration(folder: Path) -> Opened:
-    """The configuration alone."""
     return Opened(
         OPENS, (f"transformers reads the configuration as {type(_configuration(folder)).__name__}",)
     )
@@ -212,7 +211,6 @@ def _short(error: BaseException) -> str:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of the files of a folder."""
     return sum(
         file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()) if file.is_file()
     )

@@ -28,7 +28,6 @@ def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
-    """Yield why it refuses, as far as is known."""
     layout, family = evidence.layout, evidence.family
     if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
         yield evidence.flaws.config
@@ -68,14 +67,14 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
 
 
 def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
-    """Yield why nothing can be said."""
     family = evidence.family
     if not evidence.tensors:
         yield f"{_unread(evidence)} are not examined, for nothing but safetensors is opened here"
     if evidence.needs_code:
         yield NEEDS_CODE
     if not listed(runtime, evidence):
-        yield _other(runtime, evidence)
+        names = evidence.kind if runtime.by == "model_type" else ", ".join(evidence.classes)
+        yield f"{names[:80] or 'a model without a name'} is not in the list of {runtime.dated}"
     elif family is None:
         yield f"names and shapes of a {evidence.kind or 'model without model_type'} are not known here"
     if evidence.config.get("quantization_config"):
@@ -105,11 +104,6 @@ def _is_language_model(evidence: Evidence) -> bool:
     before = tuple(prefix.body for prefix in family.tensors.prefixes if prefix.body) if family else ()
     is_body = bool(before) and not names.get("embedding", "").startswith(before)
     return "classifier" not in names and not is_body
-
-
-def _other(runtime: Runtime, evidence: Evidence) -> str:
-    names = evidence.kind if runtime.by == "model_type" else ", ".join(evidence.classes)
-    return f"{names[:80] or 'a model without a name'} is not in the list of {runtime.dated}"
 
 
 def _unread(evidence: Evidence) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, Literal
 
-from zerolm.families.family import Family, Support
+from zerolm.families.family import Family
 from zerolm.io.files import parse_json
 
 FILE: Final = "runtimes.json"
@@ -64,7 +64,6 @@ class Runtime:
 
     @classmethod
     def of(cls, name: str, document: dict[str, Any]) -> Runtime:
-        """Return a runtime of the file."""
         others: dict[str, Any] = {
             key: frozenset(value) if isinstance(value, list) else value for key, value in document.items()
         }
@@ -73,7 +72,6 @@ class Runtime:
 
     @property
     def dated(self) -> str:
-        """Return version and day of its list."""
         return self.source.dated
 
     def lists(self, names: Iterable[str], family: Family | None = None) -> list[str]:
@@ -90,19 +88,16 @@ class Runtime:
 
     def head_size(self, family: Family) -> str:
         """Return how it takes a family's head size: ``read``, ``derived``, ``either``, or ``UNREAD``."""
-        support = self._support(family)
-        if support is not None:
-            return support.head_size
+        if self.name in family.runtimes:
+            return family.runtimes[self.name].head_size
         is_read = family.name in self.head_size_read or self.name == TRANSFORMERS.name
         return "read" if is_read else "derived" if family.name in self.head_size_derived else UNREAD
 
     def derives_ffn(self, family: Family) -> bool:
         """Return whether it takes the FFN of a family as 4 x hidden."""
-        support = self._support(family)
-        return family.name in self.ffn_derived if support is None else support.ffn == "4*hidden"
-
-    def _support(self, family: Family) -> Support | None:
-        return family.runtimes.get(self.name)
+        if self.name in family.runtimes:
+            return family.runtimes[self.name].ffn == "4*hidden"
+        return family.name in self.ffn_derived
 
 
 def _runtimes() -> dict[str, Runtime]:

@@ -65,9 +65,8 @@ def parts_of(
             sequences, length = batch["input_ids"].shape
             step = min(tokens_at_once(reader.stream.blocks, sequences) for reader in readers)
             places = range(length - 1)
-            parts[domain] += [
-                BatchPart(index, places[first : first + step], batch) for first in places[::step]
-            ]
+            some = (places[first : first + step] for first in places[::step])
+            parts[domain] += [BatchPart(index, each, batch) for each in some]
             index += 1
     return parts
 

@@ -146,11 +146,8 @@ def _shares(parent: OwnTokens, children: Sequence[OwnTokens], stretches: Sequenc
     """Return the share of the parent's predictions that each child is compared with, as text."""
     counts = np.zeros(1 + len(children))
     for stretch in stretches:
-        parent_places = parent.places(stretch).keys()
-        counts += [
-            len(parent_places),
-            *(len(parent_places & child.places(stretch).keys()) for child in children),
-        ]
+        places = parent.places(stretch).keys()
+        counts += [len(places), *(len(places & child.places(stretch).keys()) for child in children)]
     return ", ".join(f"{share:.1%}" for share in counts[1:] / max(1.0, counts[0]))
 
 

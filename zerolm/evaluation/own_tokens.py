@@ -80,8 +80,8 @@ class OwnTokens(Reader):
 
     def predictions(self, passage: str) -> StretchPredictions:
         ids = torch.tensor([*self.start, *self._read(passage).ids])
-        windows = [(logits_of(self.model, {"input_ids": window[None]})[0], window[1:])
-                   for window in windows_of(ids, self.length)]  # fmt: skip
+        some = windows_of(ids, self.length)
+        windows = [(logits_of(self.model, {"input_ids": each[None]})[0], each[1:]) for each in some]
         return StretchPredictions(self, windows, self.places(passage) if windows else {})
 
     def _read(self, stretch: str) -> Encoding:

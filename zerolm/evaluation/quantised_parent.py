@@ -10,13 +10,14 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
-from zerolm.carving.bits.row_losses import FEWEST_ROWS, spread_rows
+from zerolm.carving.bits.weighed_child import FEWEST_ROWS, spread_rows
 from zerolm.carving.experts.fewer_experts import ROUTER
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest
@@ -145,10 +146,9 @@ def _errors(weight: Tensor, matrix: TypedMatrix, kinds: list[WeightType]) -> Flo
     flat = weight.detach().reshape(matrix.rows, matrix.columns)
     taken = spread_rows(matrix.rows, min(ROWS, max(FEWEST_ROWS, WEIGHTS // matrix.columns)))
     some = flat[torch.as_tensor(taken, device=flat.device)].float().cpu().numpy()
-    squares = max(float(np.square(some, dtype=np.float64).sum()), 1e-300)
-    errors = [
-        0.0 if kind == matrix.stored
-        else float(np.square(rounded(some, kind, None) - some, dtype=np.float64).sum()) / squares
-        for kind in kinds
-    ]  # fmt: skip
-    return np.array(errors)
+
+    def squares(values: NDArray[np.float32]) -> float:
+        return float(np.square(values, dtype=np.float64).sum())
+
+    errors = [0.0 if kind == matrix.stored else squares(rounded(some, kind, None) - some) for kind in kinds]
+    return np.array(errors) / max(squares(some), 1e-300)

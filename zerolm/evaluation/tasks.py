@@ -49,20 +49,11 @@ class Tasks:
     ) -> Tasks:
         """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
         running = compute(request)
-        child_checkpoint, parent_checkpoint = opened(child, parent)
-        if not is_decoder(parent_checkpoint):
-            raise ValueError(
-                f"tasks need a decoder, not a {parent_checkpoint.family.name}: give --text FILE alone"
-            )
+        both = opened(child, parent)
+        if not is_decoder(both[1]):
+            raise ValueError(f"tasks need a decoder, not a {both[1].family.name}: give --text FILE alone")
         harness = _harness()
-        return cls(
-            tuple(dict.fromkeys(names)),
-            child_checkpoint,
-            parent_checkpoint,
-            harness,
-            _manager(harness, names),
-            running,
-        )
+        return cls(tuple(dict.fromkeys(names)), *both, harness, _manager(harness, names), running)
 
     def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[TaskRow]:
         """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""

@@ -146,22 +146,18 @@ class JudgedSentences:
         ends = np.cumsum(list(self.domains.values()), dtype=np.int64).tolist()
         counted = zip(self.domains.items(), ends, strict=True)
         parts = {name: np.arange(end - count, end) for (name, count), end in counted}
-        rows = [
-            self._compared(embeddings, parent_embeddings, np.arange(len(parent_embeddings)))
-            for embeddings in every
-        ]
+        whole = np.arange(len(parent_embeddings))
+        rows = [self._compared(embeddings, parent_embeddings, whole) for embeddings in every]
         if self.pairs is not None:
             for row, embeddings in zip(rows, self.pairs.embedded(readers, progress), strict=True):
                 first, second = np.split(embeddings, 2)
                 alike = similarity_within(first, second, self.by)
                 row["pairs"] = float(spearmans(alike[None], np.array([self.scores]))[0])
-        return [
-            TextMeasures(
-                row,
-                {name: self._compared(embeddings, parent_embeddings, part) for name, part in parts.items()},
-            )
-            for row, embeddings in zip(rows, every, strict=True)
-        ]
+        measures = []
+        for row, embeddings in zip(rows, every, strict=True):
+            domains = {name: self._compared(embeddings, parent_embeddings, p) for name, p in parts.items()}
+            measures.append(TextMeasures(row, domains))
+        return measures
 
     def _compared(self, embeddings: Floats, parent_embeddings: Floats, part: Ints) -> dict[str, float]:
         """Return the measures of embeddings (n, d) of some sentences compared with the parent's."""

@@ -16,9 +16,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.formats import FORMATS
+from zerolm.carving.formats import FORMATS, write
 from zerolm.carving.request import Destination
-from zerolm.carving.write_child import write
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.children.child_tensors import Child

@@ -112,11 +112,9 @@ def _integer(digits: str) -> int:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as a JSON file."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

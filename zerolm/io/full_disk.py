@@ -59,7 +59,6 @@ def check_room(place: Path, needed: int) -> None:
 
 
 def _size(count: int) -> str:
-    """Return bytes in words."""
     size, units = float(count), iter(UNITS)
     unit = next(units)
     while size >= 1000 and unit != UNITS[-1]:

@@ -12,11 +12,9 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.planning.plan import Planned, plan_per_layer, plan_uniform
-from zerolm.planning.size_request import SHAPES, SizeRequest
+from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.size_spaces import SIZE_SPACES
-from zerolm.settings import check_known
 from zerolm.settings.messages import called
-from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 from zerolm.units.importance.criterion import Criterion
@@ -67,12 +65,8 @@ class Sizes:
 def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
     """Return the possible sizes of all that ``SHARES`` names.
 
-    Those of ``heads`` are KV groups, and possible with a residual stream of this ``width``. Raises
-    ``ValueError`` for divisors and steps below 1.
+    Those of ``heads`` are KV groups, and possible with a residual stream of this ``width``.
     """
-    least = min(1 if step is None else step for step in (request.tensor_parallel, request.multiple_of))
-    if least < 1:
-        raise ValueError(f"divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
     sizes = dict[str, Sizes]()
@@ -233,8 +227,6 @@ def _group_count_allowed(count: int, hidden: int, checkpoint: Checkpoint, reques
 
 
 def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"the share of {kind} to keep must lie in (0, 1], not {share:g}")
     if share < 1.0 and not sizes.can_be_cut:
         raise ValueError(f"{kind} cannot be cut here: {why}")
 
@@ -296,7 +288,6 @@ def plans_of(
     Among equal ones that of fewest parameters is first. Raises ``ValueError`` where there is none; the error
     names the nearest possible cost.
     """
-    check_known("shape", request.layer_shape, SHAPES)
     if not request.budgets and not request.keep:
         raise ValueError("no target size: give a budget such as --max-params 0.8x, or --keep-ffn 0.75")
     if not request.is_uniform and "layers" in request.keep:
@@ -357,16 +348,14 @@ def costs_of(
 
 
 def budgets_of(budgets: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:
-    """Return budgets as integers: ``0.8x`` is a share of the parent's cost of that name."""
-    return {name: _budget(name, value, parent) for name, value in budgets.items()}
-
-
-def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:
-    if isinstance(value, int):
-        return value
-    share, cost = parse_share(value), name.partition("_")[2]
-    if share is None or cost not in parent:
-        raise ValueError(f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'")
-    if Decimal(share[:-1]) > 1:
-        raise ValueError(f"{name} {value!r} is no share of the parent's: shares are at most '1x'")
-    return int(Decimal(share[:-1]) * parent[cost])
+    """Return budgets as integers: ``0.8x`` is a share of the parent's cost of that name, at most ``1x``."""
+    limits = {}
+    for name, value in budgets.items():
+        if isinstance(value, int):
+            limits[name] = value
+            continue
+        share = Decimal(value.removesuffix("x"))
+        if share > 1:
+            raise ValueError(f"{name} {value!r} is no share of the parent's: shares are at most '1x'")
+        limits[name] = int(share * parent[name.partition("_")[2]])
+    return limits

@@ -28,16 +28,12 @@ def budgets(
         word = {"max": "most", "min": "least"}[side]
         for cost in costs:
             help_ = f"{COLUMNS[cost].meaning} at {word}{shares}"
-            fields.append(_budget(f"{side}_{cost}", kind, help_, 0))
+            fields.append((f"{side}_{cost}", Any, setting(kind, None, help_, low=0, metavar="AMOUNT")))
         if latency:
             help_ = f"{FURTHER[LATENCY].meaning} at {word}; its blocks are timed first"
-            fields.append(_budget(f"{side}_{LATENCY}", "integer", help_, 1))
+            budget = setting("integer", None, help_, low=1, high=1 << 50, metavar="AMOUNT")
+            fields.append((f"{side}_{LATENCY}", Any, budget))
     return make_dataclass("Budgets", fields, frozen=True)
-
-
-def _budget(name: str, kind: KindName, help_: str, low: int) -> tuple[str, Any, Any]:
-    high = 1 << 50 if low else None
-    return name, Any, setting(kind, None, help_, low=low, high=high, metavar="AMOUNT")
 
 
 def limits(budgets: Any) -> dict[str, Any]:

@@ -91,12 +91,10 @@ def declared_by(kind: Any) -> tuple[Declared, ...]:
 
 
 def name_of(item: Field[Any]) -> str:
-    """Return the name of the setting that a field declares."""
     return item.metadata["declared"].setting.name or item.name
 
 
 def settings_of(kind: Any) -> tuple[Setting, ...]:
-    """Return the settings that a dataclass declares."""
     return tuple(row.setting for row in declared_by(kind))
 
 
@@ -112,7 +110,6 @@ def build(kind: type, values: Mapping[str, Any]) -> Any:
 
 
 def values_of(request: Any) -> dict[str, Any]:
-    """Return the values of all settings of a request by name."""
     values: dict[str, Any] = {}
     for item in fields(request):
         value = getattr(request, item.name)
@@ -155,7 +152,6 @@ class Request:
 
     @classmethod
     def settings(cls) -> tuple[Setting, ...]:
-        """Return all settings, in the order of help."""
         return settings_of(cls)
 
     @classmethod
@@ -199,7 +195,6 @@ class Request:
         return replace(request, further=further) if further else request
 
     def run(self, progress: Progress = silent) -> Any:
-        """Return the result of the command."""
         raise NotImplementedError
 
     def configuration(self) -> dict[str, Any]:

@@ -71,8 +71,16 @@ class Setting:
         return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
+    def is_integral(self) -> bool:
+        return KINDS[self.kind].is_integral
+
+    @property
+    def is_positive(self) -> bool:
+        """Return whether 0 itself is out."""
+        return self.low == 0 and not self.is_integral
+
+    @property
     def called(self) -> str:
-        """Its name in messages: its flag where a command line is run, else its own name."""
         return called(self.name)
 
     @property
@@ -126,7 +134,6 @@ class Setting:
 
 
 def with_defaults(settings: Iterable[Setting], **defaults: Any) -> tuple[Setting, ...]:
-    """Return settings with other defaults."""
     return tuple(replace(s, default=defaults.get(s.name, s.default)) for s in settings)
 
 
@@ -167,21 +174,16 @@ LONGEST_PATH: Final = 4000
 class Kind:
     """A kind of setting. ``metavar`` stands for a value in help, ``annotation`` is what Python is given."""
 
-    is_integral = False
-
-    def __init__(self, metavar: str, annotation: str) -> None:
-        self.metavar, self.annotation = metavar, annotation
+    def __init__(self, metavar: str, annotation: str, *, is_integral: bool = False) -> None:
+        self.metavar, self.annotation, self.is_integral = metavar, annotation, is_integral
 
     def parse(self, setting: Setting, value: Any) -> Any:
-        """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         return setting.check(value)
 
     def check(self, setting: Setting, value: Any) -> Any:
-        """Return a value of Python or JSON in its plain form; ``ValueError`` where it is none of the kind."""
         raise NotImplementedError
 
     def repeatable(self, setting: Setting, value: Any) -> Any:
-        """Return a checked value as it means the same wherever a run is repeated."""
         return value
 
     def show(self, value: Any) -> str:
@@ -287,18 +289,18 @@ class NumberKind(Kind):
         annotation: str,
         read: Callable[[str, Any], Any],
         *,
-        is_integral: bool = False,
         quotes: bool = True,
+        **more: bool,
     ) -> None:
-        super().__init__(metavar, annotation)
-        self.read, self.is_integral, self.quotes = read, is_integral, quotes
+        super().__init__(metavar, annotation, **more)
+        self.read, self.quotes = read, quotes
 
     def parse(self, setting: Setting, value: Any) -> Any:
         number = setting.check_choice(self.read(setting.called, value))
-        return in_bounds(setting, number, self.is_integral, typed=value if self.quotes else None)
+        return in_bounds(setting, number, typed=value if self.quotes else None)
 
     def check(self, setting: Setting, value: Any) -> Any:
-        return in_bounds(setting, value, self.is_integral)
+        return in_bounds(setting, value)
 
 
 class CacheBitsKind(NumberKind):
@@ -312,7 +314,7 @@ class CacheBitsKind(NumberKind):
         return self.check(setting, super().parse(setting, value) if named is None else named)
 
     def check(self, setting: Setting, value: Any) -> Any:
-        bits = in_bounds(setting, value, self.is_integral)
+        bits = in_bounds(setting, value)
         if 2 * bits != round(2 * bits):
             raise ValueError(f"{setting.called} must be whole or half bits, as 8.5, not {shown(value)}")
         return int(bits) if bits == int(bits) else bits
@@ -331,11 +333,7 @@ class AmountKind(NumberKind):
 class NumbersKind(Kind):
     """Several numbers: sorted and distinct, or as they are given where ``keeps_order``."""
 
-    def __init__(
-        self, metavar: str, annotation: str, *, is_integral: bool = False, keeps_order: bool = False
-    ) -> None:
-        super().__init__(metavar, annotation)
-        self.is_integral, self.keeps_order = is_integral, keeps_order
+    keeps_order = False
 
     def parse(self, setting: Setting, value: Any) -> Any:
         if self.is_integral:
@@ -343,13 +341,17 @@ class NumbersKind(Kind):
         return setting.check(parse_numbers(setting.called, value))
 
     def check(self, setting: Setting, value: Any) -> tuple[Any, ...]:
-        _check_list(setting, value, self.is_integral)
+        _check_list(setting, value)
         if not value:
-            raise ValueError(
-                f"the range of {setting.called} is empty; give at least one {_one(setting, self.is_integral)}"
-            )
-        numbers = [in_bounds(setting, item, self.is_integral) for item in value]
+            raise ValueError(f"the range of {setting.called} is empty; give at least one {_one(setting)}")
+        numbers = [in_bounds(setting, item) for item in value]
         return tuple(numbers if self.keeps_order else sorted(set(numbers)))
+
+
+class SharesKind(NumbersKind):
+    """Numbers in the order given."""
+
+    keeps_order = True
 
 
 class IntervalKind(Kind):
@@ -366,15 +368,14 @@ class IntervalKind(Kind):
         return setting.check(ends)
 
     def check(self, setting: Setting, value: Any) -> tuple[float, float]:
-        _check_list(setting, value, False)
+        _check_list(setting, value)
         try:
             low, high = (float(end) for end in value)
         except (OverflowError, TypeError, ValueError):
             low, high = 0.0, -1.0
         least = -math.inf if setting.low is None else setting.low
-        if not least <= low <= high < math.inf or (_is_positive(setting, False) and low == 0):
-            several = _several(setting, False)
-            raise ValueError(f"{setting.called} must be two {several} LOW:HIGH, not {shown(value)}")
+        if not least <= low <= high < math.inf or (setting.is_positive and low == 0):
+            raise ValueError(f"{setting.called} must be two {_several(setting)} LOW:HIGH, not {shown(value)}")
         return low, high
 
     def show(self, value: Any) -> str:
@@ -386,45 +387,38 @@ def absolute(path: Any) -> Any:
     return os.path.abspath(path) if isinstance(path, str) and os.path.exists(path) else path
 
 
-def in_bounds(setting: Setting, value: Any, is_integral: bool, typed: Any = None) -> Any:
+def in_bounds(setting: Setting, value: Any, typed: Any = None) -> Any:
     """Return a number within the bounds of a setting; ``ValueError`` quotes what was ``typed``."""
     typed = value if typed is None else typed
-    article = "an" if is_integral else "a"
-    if isinstance(value, bool) or not hasattr(value, "__index__" if is_integral else "__float__"):
-        kind = "integer" if is_integral else _one(setting, is_integral)
+    article = "an" if setting.is_integral else "a"
+    if isinstance(value, bool) or not hasattr(value, "__index__" if setting.is_integral else "__float__"):
+        kind = "integer" if setting.is_integral else _one(setting)
         raise ValueError(f"{setting.called} must be {article} {kind}, not {shown(typed)}")
     number = value.__index__() if hasattr(value, "__index__") else float(value)
     low = -math.inf if setting.low is None else setting.low
     high = math.inf if setting.high is None else setting.high
-    is_zero = _is_positive(setting, is_integral) and number == 0
+    is_zero = setting.is_positive and number == 0
     if not low <= number <= high or not is_finite(number) or is_zero:
-        name, one = setting.called, _one(setting, is_integral)
-        raise ValueError(f"{name} must be {article} {one}, not {shown(typed)}")
+        raise ValueError(f"{setting.called} must be {article} {_one(setting)}, not {shown(typed)}")
     return number
 
 
-def _check_list(setting: Setting, value: Any, is_integral: bool) -> None:
+def _check_list(setting: Setting, value: Any) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        several = _several(setting, is_integral)
+        several = _several(setting)
         raise ValueError(f"the range of {setting.called} must be a list of {several}, not {shown(value)}")
 
 
-def _is_positive(setting: Setting, is_integral: bool) -> bool:
-    """Return whether 0 itself is out."""
-    return setting.low == 0 and not is_integral
-
-
-def _several(setting: Setting, is_integral: bool) -> str:
-    if is_integral:
+def _several(setting: Setting) -> str:
+    if setting.is_integral:
         return "integers"
-    return "positive numbers" if _is_positive(setting, is_integral) else "numbers"
+    return "positive numbers" if setting.is_positive else "numbers"
 
 
-def _one(setting: Setting, is_integral: bool) -> str:
+def _one(setting: Setting) -> str:
     """Return one number in words: integer from 1 to 64."""
-    is_positive = _is_positive(setting, is_integral)
-    one = ("positive " if is_positive else "") + ("integer" if is_integral else "number")
-    low = "" if setting.low is None or is_positive else _plain(setting.low)
+    one = _several(setting).removesuffix("s")
+    low = "" if setting.low is None or setting.is_positive else _plain(setting.low)
     high = "" if setting.high is None else _plain(setting.high)
     if low and high:
         return f"{one} from {low} to {high}"
@@ -449,7 +443,7 @@ KINDS: Final[dict[KindName, Kind]] = {
     "duration": NumberKind("TIME", "int | str", parse_duration, is_integral=True, quotes=False),
     "integers": NumbersKind("RANGE", "int | str | Sequence[int]", is_integral=True),
     "numbers": NumbersKind("X,Y,...", "float | str | Sequence[float]"),
-    "shares": NumbersKind("X,Y,...", "float | str | Sequence[float]", keeps_order=True),
+    "shares": SharesKind("X,Y,...", "float | str | Sequence[float]"),
     "interval": IntervalKind("LOW:HIGH", "str | Sequence[float]"),
     "flag": FlagKind("", "bool"),
     "text": TextKind("TEXT", "str"),

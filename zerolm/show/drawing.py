@@ -36,26 +36,21 @@ def _linked(chart: Linked) -> str:
         captions = [f"<figcaption>{escape(plot.caption)}</figcaption>" for plot in chart.plots]
         figures = (f"<figure>{c}{d}</figure>" for c, d in zip(captions, drawn, strict=True))
         drawn = [f'<div class="triple">{"".join(figures)}</div>']
-    document = {
+    document: dict[str, Any] = {
         "label": chart.label,
         "names": list(chart.names),
         "columns": _columns(chart.columns),
-        "plots": [_points(plot) for plot in chart.plots],
+        "plots": [],
     }
+    for plot in chart.plots:
+        places = [place(plot, point) for point in plot.points]
+        x, y = [x for x, _ in places], [round(y) for _, y in places]
+        document["plots"].append({"x": x, "y": y, "columns": _columns(plot.columns)})
     mark = " data-detail" if chart.records else ""
     linked = f'<div class="linked"{mark}>{"".join(drawn)}{data(document, "points")}</div>'
     if chart.records is None:
         return linked
     return f'<div class="beside"><div>{linked}</div>{records_html(chart.records)}</div>'
-
-
-def _points(plot: Plot) -> dict[str, Any]:
-    places = [place(plot, point) for point in plot.points]
-    return {
-        "x": [x for x, _ in places],
-        "y": [round(y) for _, y in places],
-        "columns": _columns(plot.columns),
-    }
 
 
 def _columns(columns: Any) -> list[list[Any]]:
@@ -65,10 +60,14 @@ def _columns(columns: Any) -> list[list[Any]]:
 def _heat(chart: Heat) -> str:
     """Return a table whose cells are the darker the larger their numbers are."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in chart.columns)
-    lines = []
+    lines, (low, high) = [], chart.ends
+
+    def scale(value: float) -> float:
+        return min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 0.0
+
     for name, values, texts in zip(chart.rows, chart.values, chart.texts, strict=True):
         cells = "".join(
-            f'<td class="heat{_level(value, chart.ends)}">{escape(text)}</td>'
+            f'<td class="heat{round(LEVELS * scale(value))}">{escape(text)}</td>'
             for value, text in zip(values, texts, strict=True)
         )
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
@@ -80,19 +79,17 @@ def _heat(chart: Heat) -> str:
     )
 
 
-def _level(value: float, ends: tuple[float, float]) -> int:
-    low, high = ends
-    share = (value - low) / (high - low) if high > low else 0.0
-    return round(LEVELS * min(1.0, max(0.0, share)))
-
-
 def bars_html(chart: Bars, narrow: bool = False) -> str:
     """Return one line a row.
 
     A bar is drawn from 0, or from the low end of the axis. What lies beyond the axis is drawn as an arrow at
     its edge.
     """
-    rules = "".join(_vertical(chart.axis(value), colour) for value, colour in chart.rules)
+    rules = ""
+    for value, colour in chart.rules:
+        x = _percent(chart.axis(value))
+        ends = f'x1="{x}" x2="{x}" y1="0" y2="{PITCH}"'
+        rules += f'<line {ends} stroke-dasharray="4 3" {paint(colour, "s")}/>'
     lines = "".join(
         f'<li{_style(narrow, "display:contents")}><span class="name">{escape(row.name)}</span>'
         f'<svg width="100%" height="{PITCH}" overflow="visible" aria-hidden="true">'
@@ -113,11 +110,6 @@ def _style(narrow: bool, text: str) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
-
-
-def _vertical(share: float, colour: str) -> str:
-    x = _percent(share)
-    return f'<line x1="{x}" x2="{x}" y1="0" y2="{PITCH}" stroke-dasharray="4 3" {paint(colour, "s")}/>'
 
 
 def _drawn(row: Bar, axis: Axis) -> str:

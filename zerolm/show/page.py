@@ -41,12 +41,14 @@ def page(
         f"<title>zerolm {escape(name)}: {title}</title><style>{_asset('page.css')}</style>"
     )
     shown = [sheet for sheet in sheets if PAGE in sheet.on]
+    links = [f'<a href="#{sheet.mark}">{escape(sheet.title)}</a>' for sheet in shown if sheet.mark]
+    navigation = f'<nav aria-label="Sections">{"".join(links)}</nav>' if len(links) > 1 else ""
     whole = (
         f'<!doctype html>\n<html lang="en"><head>{head}</head><body><header id="top">'
         f'<p class="command-name">zerolm {escape(name)}</p><h1>{title}</h1>'
         f'<p class="lead">{escape(heading.lead)}</p></header><main>'
         f'<section class="findings" aria-label="Findings">{findings}</section>'
-        f"{_navigation(shown)}{''.join(map(_section, shown))}{_repeated(configuration)}</main>"
+        f"{navigation}{''.join(map(_section, shown))}{_repeated(configuration)}</main>"
         f"<footer><p>{escape(origin)} This page is complete: it loads nothing.</p>"
         f"</footer><script>{_asset('page.js')}</script></body></html>\n"
     )
@@ -56,12 +58,6 @@ def page(
 
 def _asset(name: str) -> str:
     return (files("zerolm.show") / "assets" / name).read_text("utf-8")
-
-
-def _navigation(sheets: Iterable[Sheet]) -> str:
-    """Return links to the sheets that have an anchor, where there are several."""
-    links = [f'<a href="#{sheet.mark}">{escape(sheet.title)}</a>' for sheet in sheets if sheet.mark]
-    return f'<nav aria-label="Sections">{"".join(links)}</nav>' if len(links) > 1 else ""
 
 
 def _section(sheet: Sheet) -> str:

@@ -78,5 +78,4 @@ def pairs(title: str, rows: Iterable[tuple[str, str]], on: Collection[str] = (PA
 
 
 def as_cell(cell: Cell | str) -> Cell:
-    """Return a cell of a text."""
     return cell if isinstance(cell, Cell) else Cell(cell)

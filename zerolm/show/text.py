@@ -23,7 +23,6 @@ def show_amount(value: int, size: bool = False) -> str:
 
 
 def show_cost(cost: str, value: int) -> str:
-    """Return the value of a cost with its unit."""
     return f"{value:,} us" if cost.endswith("_us") else show_amount(value, cost.endswith("bytes"))
 
 
@@ -78,7 +77,6 @@ def sentence(text: str) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -69,12 +69,9 @@ class Dimensions(CoreSizes):
         sizes: dict[str, tuple[str, int]] = {}
         for unit in UNITS:
             counted = unit.counted(self)
-            axes = dict(unit.axes(self)) | dict(self.axes)
-            sizes |= {
-                label: (unit.name, counted[each] * size)
-                for label, (each, size) in axes.items()
-                if each in counted
-            }
+            for label, (each, size) in {**unit.axes(self), **self.axes}.items():
+                if each in counted:
+                    sizes[label] = (unit.name, counted[each] * size)
         return sizes
 
     def parts(self, label: str) -> Iterator[AxisPart]:

@@ -37,12 +37,10 @@ class Verb:
 
     @property
     def request(self) -> type[Request]:
-        """Return the type of its request."""
         return _imported(self._request)  # type: ignore[no-any-return]
 
     @property
     def report(self) -> type[Shown]:
-        """Return the type of its result."""
         return _imported(self._report)  # type: ignore[no-any-return]
 
 
@@ -79,7 +77,7 @@ VERBS: Final[dict[str, Verb]] = {
         "List search spaces with exact sizes, one space's settings, or known decoders.", "list_spaces"),
     "families": Verb("Look", "families:FamiliesSettings", "families:FamiliesReport",
         "List supported model families, or one family's fields, tensors and cuts.", "list_families"),
-    "bench ls": Verb("Look", "bench_ls:BenchListSettings", "bench_ls:BenchmarksReport",
+    "bench ls": Verb("Look", "bench:BenchListSettings", "bench:BenchmarksReport",
         "List available benchmarks with source, licence and results."),
 }
 # fmt: on

@@ -1,14 +1,16 @@
-"""``zerolm bench run``: every score on trained architectures, compared with counting parameters."""
+"""``zerolm bench run``: every score on trained architectures, and ``bench ls``: which there are at hand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request, part
-from zerolm.verbs.report import run_of
-from zerolm.verbs.shared import Benchmarks
+from zerolm.show.sheet import Cell, Row, Sheet
+from zerolm.verbs.report import Listing, run_of
+from zerolm.verbs.shared import Benchmarks, data
 
 if TYPE_CHECKING:
     from zerolm.comparison.bench import More
@@ -69,3 +71,52 @@ class BenchSettings(Request):
         )
         problems += [f"{name} is left out: {reason}" for name, reason in all_variants(options)[1].items()]
         return comparison, tuple(problems), {**repeatable, **options}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchListSettings(Request):
+    """Return the benchmarks at hand: in the folders of ZEROLM_DATA, in the cache, and in the package.
+
+    With ``data`` those of these folders alone. Raises ``ValueError`` where one is no folder.
+    """
+
+    name: ClassVar[str] = "bench ls"
+    examples = (
+        ("zerolm bench ls", "those of ZEROLM_DATA, of the cache, and of zerolm"),
+        ("zerolm bench ls --data mine", "one folder alone"),
+    )
+    notes = (
+        "A benchmark is a JSON or CSV file of trained architectures with results. Ten come with zerolm; a "
+        "file of the same name in a ZEROLM_DATA folder or in the cache's folder benchmarks takes "
+        "precedence."
+    )
+    writes_no_result = True
+    takes_progress = False
+    data: str | None = data(group="Benchmarks")
+
+    def run(self, progress: Progress = silent) -> BenchmarksReport:
+        from zerolm.groundtruth.listing import listing
+
+        return BenchmarksReport([asdict(benchmark) for benchmark in listing(self.data)])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BenchmarksReport(Listing):
+    """The benchmarks at hand."""
+
+    things: ClassVar[str] = "benchmarks"
+
+    def sheets(self) -> list[Sheet]:
+        from zerolm.groundtruth.cache import SHIPPED
+
+        rows: list[Row] = []
+        for one in self.entries:
+            if one["problem"]:
+                rows.append([one["name"], "-", "-", "-", one["problem"]])
+                continue
+            is_shipped = Path(one["path"]).parent == SHIPPED
+            where = one["source"] if is_shipped and one["source"] else one["path"]
+            facts = [one["space"] or "-", str(one["count"]), one["licence"] or "-"]
+            rows.append([one["name"], *facts, f"{', '.join(one['metrics'])}; {where}"])
+        head: Row = ["benchmark", "space", "results", "licence", Cell("metrics; where from", "shape")]
+        return [Sheet("Benchmarks", head, rows)]

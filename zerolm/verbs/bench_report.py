@@ -93,7 +93,6 @@ class BenchReport(Report):
         return [*super().written, *FILES]
 
     def write_more(self, folder: Path) -> None:
-        """Write the tables as CSV."""
         write_tables(self.comparison, folder)
 
 

@@ -139,7 +139,8 @@ class TrainLabelsSettings(Request):
             named = self._architectures(truth, text.space)
             architectures = list(named.values())
             labels = self._labels(architectures, text, request, progress)
-            trained = trained_labels(self._title(), text, request, architectures, labels, list(named))
+            title = Path(self.out if self.out and self.out.endswith(".json") else LABEL_FILE).stem
+            trained = trained_labels(title, text, request, architectures, labels, list(named))
             report = LabelsReport(**vars(trained), run=run_of(self, **settings, space=space))
             if place is not None and place.suffix == ".json":
                 write_json(place, report.benchmark)
@@ -195,10 +196,6 @@ class TrainLabelsSettings(Request):
             measured=4,
             depth_rule=self.depth_rule,
         )
-
-    def _title(self) -> str:
-        """Return the name of the benchmark: that of its file."""
-        return Path(self.out if self.out and self.out.endswith(".json") else LABEL_FILE).stem
 
     def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> dict[str, Architecture]:
         """Return the architectures to train by their names, each once."""
@@ -315,7 +312,6 @@ class LabelsReport(TrainedLabels, Report):
 
     @property
     def title(self) -> str:
-        """Return the number of trained architectures, their space, and the length of training."""
         tokens = self.benchmark["source"]["tokens"]
         return f"{len(self.architectures)} architectures of {self.benchmark['space']}, {tokens:,} tokens each"
 

@@ -37,7 +37,6 @@ def public(name: str) -> Any:
 
 
 def _path(command: str, verb: Verb) -> tuple[str, ...]:
-    """Return the names that lead to a verb's function in Python."""
     return tuple((verb.function or command).split(" "))
 
 
@@ -92,11 +91,8 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
 
 
 def _documented(request: type[Request]) -> str:
-    text = inspect.getdoc(request) or ""
-    rows = "".join(f"\n{_told(setting)}" for setting in request.settings())
+    text, rows = inspect.getdoc(request) or "", ""
+    for setting in request.settings():
+        default = f"; {setting.default_text} by default" if setting.default_text else ""
+        rows += f"\n{setting.name}\n" + indent("\n".join(wrap(f"{setting.help}{default}", WIDTH)), "    ")
     return f"{text}\n\nParameters\n----------{rows}\n" if rows else text
-
-
-def _told(setting: Setting) -> str:
-    default = f"; {setting.default_text} by default" if setting.default_text else ""
-    return f"{setting.name}\n" + indent("\n".join(wrap(f"{setting.help}{default}", WIDTH)), "    ")

@@ -18,19 +18,20 @@ from zerolm.settings.domains import domains_of
 from zerolm.settings.messages import plural
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_parts import (
     experts_line,
     experts_sheet,
+    stream_line,
+    stream_sheets,
     tokens_line,
     tokens_sheets,
     types_line,
     types_sheets,
 )
-from zerolm.verbs.carve_width import StreamWidths
 from zerolm.verbs.heal import HealingReport
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import Conditions, needing_torch
@@ -221,12 +222,6 @@ class CarvingReport(CarvedAndHealed, Report):
         return {name: value for name, value in document.items() if name != "healing" or value}
 
     @property
-    def stream_widths(self) -> StreamWidths:
-        """Return the losses and energies of widths of the stream."""
-        is_repaired = "predicted_repaired" in self.losses
-        return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, self.unit, is_repaired)
-
-    @property
     def remarks(self) -> list[str]:
         return self.notes
 
@@ -238,10 +233,12 @@ class CarvingReport(CarvedAndHealed, Report):
         return [dict(vars(layer)) for layer in self.widths]
 
     def lines(self) -> list[str]:
+        heads, kv, ffn = (
+            span([getattr(layer, name) for layer in self.widths]) for name in ("heads", "kv_heads", "ffn")
+        )
         return [
-            f"{plural(len(self.widths), 'layer')}: heads {span(self._all('heads'))}, "
-            f"kv {span(self._all('kv_heads'))}, ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line(), types_line(self.types), self._tokens()]),
+            f"{plural(len(self.widths), 'layer')}: heads {heads}, kv {kv}, ffn {ffn}",
+            *filter(None, [stream_line(self), types_line(self.types), self._tokens()]),
             *self._outcome(),
         ]
 
@@ -253,19 +250,14 @@ class CarvingReport(CarvedAndHealed, Report):
             for row in self.units
             if row.after < row.before
         ]
+        proof = self.verified and self.verified.text("trained network" if self.healing else "carved parent")
         return [
             *([f"pruned: {', '.join(pruned)}"] if pruned else []),
             *([experts_line(self.experts)] if self.experts else []),
             *([f"loss on held-out text, {self.unit}: {losses}"] if losses else []),
             *([f"healed: {self._healing.gains}"] if self._healing else []),
-            *self._proof(),
+            *([f"verified: opened again, {proof}"] if proof else []),
         ]
-
-    def _units_sheet(self) -> Sheet:
-        rows: list[Row] = [
-            [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
-        ]
-        return Sheet("Pruned by kind of unit", ["unit", "before", "after", "parameters"], rows, on=(PAGE,))
 
     @property
     def _healing(self) -> HealingReport | None:
@@ -273,15 +265,6 @@ class CarvingReport(CarvedAndHealed, Report):
 
     def _tokens(self) -> str:
         return tokens_line(self.vocabulary) if self.vocabulary else ""
-
-    def _all(self, name: str) -> list[int]:
-        """Return a size of all layers."""
-        return [getattr(layer, name) for layer in self.widths]
-
-    def _proof(self) -> list[str]:
-        """Return the line of the proof, if the child was written."""
-        proof = self.verified and self.verified.text("trained network" if self.healing else "carved parent")
-        return [f"verified: opened again, {proof}"] if proof else []
 
     def _share(self, cost: str, who: str = "child") -> str:
         parent = self.costs["parent"][cost]
@@ -295,24 +278,31 @@ class CarvingReport(CarvedAndHealed, Report):
         return Heading(
             f"{base_name(self.parent)} {size}",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
-            " ".join(map(sentence, filter(None, [self.stream_widths.line(), *self._outcome()]))),
+            " ".join(map(sentence, filter(None, [stream_line(self), *self._outcome()]))),
             trust=" ".join([*notes, *map(sentence, self.remarks)]),
         )
 
     def sheets(self) -> list[Sheet]:
-        is_plan = self.verified is None
+        is_plan, healed = self.verified is None, list[Sheet]()
+        if healing := self._healing:
+            losses, charts = healing.losses_sheet(), healing.curves()
+            healed = [replace(losses, title="How healing went", charts=charts, on=(PAGE,))]
         rebuilding = Sheet("Build the same child again", commands=[self._rebuilding()], on=(PAGE,))
+        units = [
+            [row.unit, f"{row.before:,}", f"{row.after:,}", show_amount(row.params)] for row in self.units
+        ]
+        head = ["unit", "before", "after", "parameters"]
         return [
             Sheet("Sizes, layer by layer", charts=[self._strips()], on=(PAGE,)),
             *self._layer_sheets(),
             self._costs_sheet(),
-            *([self._units_sheet()] if self.units else []),
+            *([Sheet("Pruned by kind of unit", head, units, on=(PAGE,))] if units else []),
             *types_sheets(self.types, self.equal_bytes, self.unit),
             *([experts_sheet(self.experts)] if self.experts else []),
             *(tokens_sheets(self.vocabulary) if self.vocabulary else []),
-            *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
+            *stream_sheets(self, (PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
-            *([self._healing_sheet(self._healing)] if self._healing else []),
+            *healed,
             pairs("How it was made", self._making(), on=(PAGE,)),
             *([] if is_plan or self.healing else [rebuilding]),
         ]
@@ -366,17 +356,12 @@ class CarvingReport(CarvedAndHealed, Report):
         chart = Bars("Losses on held-out tokens", scale, rows)
         return Sheet("Loss on held-out tokens", charts=[chart], on=(PAGE,))
 
-    @staticmethod
-    def _healing_sheet(healing: HealingReport) -> Sheet:
-        sheet = healing.losses_sheet()
-        return replace(sheet, title="How healing went", charts=healing.curves(), on=(PAGE,))
-
     def _making(self) -> list[tuple[str, str]]:
         names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")
         values = {name: getattr(self, name) for name in names}
         rows = [(name, str(value)) for name, value in values.items() if value is not None]
         rows += [] if self.optimal is None else [("proven the best plan", "yes" if self.optimal else "no")]
-        rows += [("stream", self.stream_widths.line())] if self.stream else []
+        rows += [("stream", stream_line(self))] if self.stream else []
         return rows + ([("vocabulary", self._tokens())] if self._tokens() else [])
 
     def _rebuilding(self) -> str:

@@ -1,14 +1,22 @@
-"""The experts of a carved child, its tokens, and the types of its matrices, as its report has them."""
+"""The parts of a carved child as its report shows them: experts, tokens, types, the width of its stream."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from zerolm.carving.result import ChildExperts, ChildVocabulary, EqualBytes, TypeRow
-from zerolm.show.charts import Heat
-from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
+from zerolm.carving.result import (
+    CarvedChild,
+    ChildExperts,
+    ChildVocabulary,
+    EqualBytes,
+    SpectrumRow,
+    TypeRow,
+)
+from zerolm.show.charts import Axis, Dots, Heat, Limit, Line, Linked, Mark, Plot, Sign, axis
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Row, Sheet
 from zerolm.show.text import show_amount, show_cost
 
 EXPERT_COLUMNS: Final = {
@@ -26,6 +34,20 @@ COMPARED: Final = (
     "These plans are repaired on a part of the text and measured on the tokens that choose among them; the "
     "child's loss is on others."
 )
+FEW: Final = (0.875, 0.75, 0.625, 0.5)
+"""Shares of the parent's width that the table has."""
+ROUNDING: Final = 1e-9
+"""Shares of the energy below this are rounding errors."""
+LOST: Final = "share of the energy lost"
+ENERGY: Final = {
+    "loss": "Energy is that of the normalised stream on the calibration tokens.",
+    "weights": "Energy is that of the embeddings and of what the layers write: no tokens were looked at.",
+}
+ALONE: Final = (
+    "Losses are those of the narrower stream alone: all else is whole, and the head is tied as the parent's, "
+    "or not."
+)
+AFTER: Final = {False: "Nothing is repaired.", True: "They are predicted after repair."}
 
 
 def experts_line(experts: ChildExperts) -> str:
@@ -44,23 +66,18 @@ def experts_line(experts: ChildExperts) -> str:
 
 
 def experts_sheet(experts: ChildExperts) -> Sheet:
-    """Return the kept experts, layer by layer."""
     layers = experts.layers
-    columns = {
-        head: [_cell(getattr(row, name), form) for row in layers]
-        for head, (name, form) in EXPERT_COLUMNS.items()
-    }
-    shown = {head: cells for head, cells in columns.items() if any(cells) or head in ALWAYS}
+    columns = {"layer": [str(row.layer) for row in layers]}
+    for head, (name, form) in EXPERT_COLUMNS.items():
+        values = [getattr(row, name) for row in layers]
+        cells = ["" if value is None else format(value, form) for value in values]
+        if any(cells) or head in ALWAYS:
+            columns[head] = cells
     for name in layers[0].domains if layers else ():
-        shown[f"kept of {name}"] = [f"{row.domains[name]:.1%}" for row in layers]
-    shown = {"layer": [str(row.layer) for row in layers], **shown}
-    shown["experts kept"] = [" ".join(map(str, row.kept)) for row in layers]
-    rows = list(zip(*shown.values(), strict=True))
-    return Sheet("Experts, layer by layer", list(shown), rows, on=(PAGE, NOTEBOOK))
-
-
-def _cell(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+        columns[f"kept of {name}"] = [f"{row.domains[name]:.1%}" for row in layers]
+    columns["experts kept"] = [" ".join(map(str, row.kept)) for row in layers]
+    rows = list(zip(*columns.values(), strict=True))
+    return Sheet("Experts, layer by layer", list(columns), rows, on=(PAGE, NOTEBOOK))
 
 
 def tokens_line(tokens: ChildVocabulary) -> str:
@@ -148,3 +165,79 @@ def _map(types: Sequence[TypeRow]) -> Heat:
     values = [[BY_NAME[name].bits if name else 0.0 for name in row] for row in names]
     columns = [*map(str, layers), "ends"]
     return Heat("Bits a weight", columns, roles, values, names, (0.0, QUANTISED[0].bits))
+
+
+def stream_line(child: CarvedChild) -> str:
+    """Return the width of the stream in a line; empty where it was not looked at."""
+    stream, whole = child.stream, child.parent_sizes.hidden
+    if stream is None:
+        return f"hidden size {whole}, as the parent" if child.spectrum else ""
+    basis = "loss-weighted basis" if stream.basis == "loss" else f"basis from {stream.basis}"
+    return (
+        f"hidden size {whole} -> {stream.hidden} ({stream.kept_energy:.1%} of energy, {basis}), "
+        f"{'tied' if stream.tied else 'untied'} head"
+    )
+
+
+def stream_sheets(child: CarvedChild, on: Collection[str] = (PAGE, TERMINAL)) -> list[Sheet]:
+    """Return the loss of each width of the stream, as charts and a short table; empty where unknown."""
+    rows = _narrower(child)
+    if not rows:
+        return []
+    lost = [(row, 1 - row.kept_energy) for row in rows if 1 - row.kept_energy > ROUNDING]
+    losses = [(row, row.loss) for row in rows if row.loss is not None]
+    drawn = [(row, loss) for row, loss in losses if 0 < loss < math.inf]
+    head: Row = ["hidden size", "energy kept", *(["loss"] if losses else [])]
+    chosen, whole = child.stream.hidden if child.stream else None, child.parent_sizes.hidden
+    near = {min(rows, key=lambda row: abs(row.hidden - share * whole)).hidden for share in FEW}
+    table: list[Row] = []
+    for row in reversed(rows):
+        if row.hidden in near or row.hidden == chosen:
+            first, *others = _texts(row)
+            table.append([Cell(first, note="chosen" * (row.hidden == chosen)), *others[: len(head) - 1]])
+    basis = child.stream.basis if child.stream else "weights"
+    after = AFTER["predicted_repaired" in child.losses]
+    sentences = [ENERGY["loss"], ALONE, after] if losses else [ENERGY[basis]]
+    both = ((lost, LOST), (drawn, f"loss, {child.unit}"))
+    charts = [_stream_chart(child, points, name) for points, name in both if len(points) > 1]
+    title = "What each width of the stream loses"
+    return [Sheet(title, head, table, sentences, charts=charts, kind="widths", on=on, layout="pair")]
+
+
+def _narrower(child: CarvedChild) -> list[SpectrumRow]:
+    """Return the spectrum and the chosen width, ascending, without the parent's."""
+    rows = {row.hidden: row for row in child.spectrum}
+    if rows and child.stream:
+        chosen = child.stream.hidden
+        rows.setdefault(chosen, SpectrumRow(chosen, child.stream.kept_energy, None))
+    return [rows[hidden] for hidden in sorted(rows) if hidden < child.parent_sizes.hidden]
+
+
+def _stream_chart(child: CarvedChild, rows: Sequence[tuple[SpectrumRow, float]], name: str) -> Linked:
+    points, whole = [(float(row.hidden), y) for row, y in rows], child.parent_sizes.hidden
+    columns = [("energy kept", [_texts(row)[1] for row, _ in rows])]
+    if name == LOST:
+        marks: list[Mark] = [Line(points, "blue")]
+    else:
+        marks = [Line(points, "green"), Dots(points, "green", 9)]
+        columns.append(("loss", [_texts(row)[2] for row, _ in rows]))
+    if child.stream:
+        hidden = child.stream.hidden
+        marks.append(Limit(hidden, f"{hidden:,} chosen"))
+        marks += [Sign("star", point, "orange") for point in points if point[0] == hidden]
+    plot = Plot(
+        f"{name}, by the hidden size of {whole}",
+        Axis(0.0, float(whole), "hidden size"),
+        axis([y for _, y in points], name),
+        marks,
+        height=240,
+        points=points,
+        columns=columns,
+    )
+    return Linked([plot], [f"hidden {row.hidden:,}" for row, _ in rows], "width")
+
+
+def _texts(row: SpectrumRow) -> list[str]:
+    """Return hidden size, energy kept and loss, which is empty where it was not estimated."""
+    loss = "" if row.loss is None else f"{row.loss:.3g}"
+    return [f"{row.hidden:,}", f"{row.kept_energy:.1%}", loss]

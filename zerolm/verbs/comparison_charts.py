@@ -89,7 +89,9 @@ def scatters(section: Section) -> Linked:
     """Return result against score for ``geo``, body parameters and the best other label-free score."""
     best = next((row for row in label_free(section) if row.score != "geo"), None)
     rows = [row_of(section, "geo"), row_of(section, "body_params"), best]
-    few = _spread(len(section.result))
+    count = len(section.result)
+    most = min(count, SCATTERED)
+    few = [place * count // most for place in range(most)]
     results = in_own_unit(section)[few].tolist()
     y, plots = axis(results, unit(section)), []
     for row in (row for row in rows if row is not None):
@@ -104,11 +106,6 @@ def scatters(section: Section) -> Linked:
     names = [section.truth.architectures[place].id for place in few]
     shared = [(short(section.metric, 24), _digits(results))]
     return Linked(plots, names, "Architectures", shared)
-
-
-def _spread(count: int) -> list[int]:
-    most = min(count, SCATTERED)
-    return [place * count // most for place in range(most)]
 
 
 def _digits(values: Sequence[float]) -> list[Any]:
@@ -215,5 +212,4 @@ def unit(section: Section) -> str:
 
 
 def stretch(low: float, high: float) -> str:
-    """Return a stretch of alphas."""
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

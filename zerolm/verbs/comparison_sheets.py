@@ -86,28 +86,23 @@ def overview(comparison: Comparison, on: Collection[str]) -> Sheet:
     scores = standings(comparison)
     rows: list[Row] = []
     for key in sorted(scores, key=lambda key: _rank(scores[key][0][1])):
-        by_section = {id(section): row for section, row in scores[key]}
-        rows.append([name_of(key), *(_tau(by_section.get(id(section))) for section in comparison.sections)])
-    published = [section.published.tau if section.published else None for section in comparison.sections]
+        taus = {id(section): Cell(show_number(row.tau), kind(row)) for section, row in scores[key]}
+        rows.append([name_of(key), *(taus.get(id(section), "") for section in comparison.sections)])
+    best = [section.published.tau if section.published else None for section in comparison.sections]
     ceilings = [section.ceiling.tau if section.ceiling else None for section in comparison.sections]
-    for name, taus, form in (("best published", published, ".3f"), ("noise ceiling", ceilings, ".2f")):
-        if any(tau is not None for tau in taus):
-            rows.append([Cell(name, "aside"), *(Cell(show_number(tau, form), "aside") for tau in taus)])
+    for name, values, form in (("best published", best, ".3f"), ("noise ceiling", ceilings, ".2f")):
+        if any(value is not None for value in values):
+            rows.append([Cell(name, "aside"), *(Cell(show_number(value, form), "aside") for value in values)])
     return Sheet("All scores on all benchmarks", head, rows, notes=[MARKS_NOTE], kind="overview", on=on)
 
 
 def meanings() -> Sheet:
-    """Return the meanings of the tables' columns."""
     return pairs("What the columns mean", MEANINGS.items(), on=(PAGE,))
 
 
 def _rank(row: ScoreRow) -> int:
     """Return the place of a score: first those that saw no labels, then those that did, then baselines."""
     return 2 if row.baseline else int(row.saw_labels)
-
-
-def _tau(row: ScoreRow | None) -> Cell:
-    return Cell("") if row is None else Cell(show_number(row.tau), kind(row))
 
 
 def section_sheet(
@@ -180,7 +175,6 @@ def _gain(row: ScoreRow, mark: str) -> Cell:
 
 
 def place(section: Section) -> str:
-    """Return the benchmark and its view."""
     return section.truth.name + (f" ({section.view})" if section.view else "")
 
 
@@ -226,7 +220,6 @@ def facts(section: Section) -> Iterator[tuple[str, str]]:
 
 
 def origin(section: Section) -> Iterator[tuple[str, str]]:
-    """Yield what a benchmark is of, and where it comes from."""
     source = dict(section.truth.source)
     yield "task", section.truth.task or "not named"
     yield "space", section.truth.space
@@ -241,7 +234,6 @@ def origin(section: Section) -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: Any) -> str:
-    """Return a value of JSON in words."""
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_plain(item)}" for name, item in value.items())
     return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)

@@ -33,7 +33,6 @@ class Measure:
 
     @property
     def axis(self) -> str:
-        """Return the name of an axis of it."""
         return f"{self.unit} ({'higher' if self.higher_is_better else 'lower'} is better)"
 
 
@@ -286,7 +285,10 @@ class EvaluationReport(Evaluated, Report):
                 one.name,
                 show_amount(one.params),
                 *(shown(one, name) for name in self.measures),
-                *(self._at(one, span) for span in self.positions),
+                *(
+                    show_measure("kl", one.kl_by_position[span]) if one.kl_by_position else ""
+                    for span in self.positions
+                ),
                 Cell(_draws(one), "shape"),
             ]
             for one in self.networks
@@ -302,13 +304,7 @@ class EvaluationReport(Evaluated, Report):
         on = (PAGE, TERMINAL, NOTEBOOK)
         return Sheet("All numbers", head, lines, notes, kind="evaluation", on=on)
 
-    @staticmethod
-    def _at(one: JudgedNetwork, span: str) -> str:
-        """Return the KL of a network at these positions; empty where it is not known."""
-        return show_measure("kl", one.kl_by_position[span]) if one.kl_by_position else ""
-
     def _domains_sheet(self) -> Sheet:
-        """Return the measures of each network by domain."""
         of_child = self.networks[0].domains
         places = [(name, domain) for name in self.measures for domain in of_child if name in of_child[domain]]
         lines: list[Row] = [
@@ -338,7 +334,6 @@ class EvaluationReport(Evaluated, Report):
 
 
 def shown(one: JudgedNetwork, name: str) -> str:
-    """Return a measure of a network with its digits."""
     return show_measure(name, one.values[name])
 
 
@@ -350,5 +345,4 @@ def _draws(one: JudgedNetwork) -> str:
 
 
 def show_measure(name: str, value: float) -> str:
-    """Return a measure with its digits."""
     return f"{value:{MEASURES[name].form}}"

@@ -97,7 +97,15 @@ class FamiliesReport(Listing):
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["family", *KINDS, "experts", "gguf", "types", Cell("note", "shape")]
-        return [Sheet(head=head, rows=[_cells(row) for row in self.entries])]
+        rows: list[Row] = []
+        for entry in self.entries:
+            has = [
+                *(kind in entry["cuts"] for kind in KINDS),
+                *(entry[name] for name in ("experts", "gguf", "types")),
+            ]
+            marks = ["yes" if one else "-" for one in has]
+            rows.append([entry["name"], *marks, Cell(entry["note"], "shape")])
+        return [Sheet(head=head, rows=rows)]
 
 
 def tokenizers() -> str:
@@ -106,12 +114,6 @@ def tokenizers() -> str:
 
     names = ", ".join(words.name for words in WORDS)
     return f"byte-level BPE with the words of {names}; SentencePiece's BPE with bytes; WordPiece"
-
-
-def _cells(row: Mapping[str, Any]) -> Row:
-    marks = ["yes" if kind in row["cuts"] else "-" for kind in KINDS]
-    marks += ["yes" if row[name] else "-" for name in ("experts", "gguf", "types")]
-    return [row["name"], *marks, Cell(row["note"], "shape")]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -166,7 +166,6 @@ class HealingReport(Healed, Report):
         ]
 
     def losses_sheet(self) -> Sheet:
-        """Return the measures before, after, and of the parent."""
         names = list(self.losses["before"])
         networks = {"before": "child, before", "after": "child, after", "parent": "parent"}
         rows = [

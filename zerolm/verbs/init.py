@@ -261,7 +261,6 @@ class InitReport(Shown):
 
     @property
     def written(self) -> list[str]:
-        """Return the names of the files of the folder."""
         return [SCRIPT, "training.json", "config.json", "README.md", *(["tokenizer"] * self.has_tokenizer)]
 
     @property
@@ -303,7 +302,6 @@ class InitReport(Shown):
         ]
 
     def readme(self) -> str:
-        """Return the README of the folder."""
         commands = "\n".join(f"{command}  # {after}" for after, command in self._commands("."))
         how = self.how
         return README.format(

@@ -46,8 +46,13 @@ class LedgerSettings(Request):
 
         with shared.read_like(self.like):
             start, checkpoint = time.monotonic(), Checkpoint.open(self.parent)
-            watch = Watch(len(checkpoint.shards), progress)
-            ledger = ledger_of(checkpoint, verify=self.verify, progress=watch.step)
+            steps = list[str]()  # one for each shard that is done, from the cache too, and those of passes
+
+            def watched(text: str, done: int = 0, of: int = 0, /) -> None:
+                steps.append(text)
+                progress(text, done, of)
+
+            ledger = ledger_of(checkpoint, verify=self.verify, progress=watched)
             layers, total = all_energies(checkpoint, ledger)
         return LedgerReport(
             parent=self.parent,
@@ -57,20 +62,8 @@ class LedgerSettings(Request):
             layers=layers,
             total=total,
             kept=str(cache_folder("ledgers")),
-            from_cache=watch.passes == 0,
+            from_cache=len(steps) == len(checkpoint.shards),
             verified=self.verify,
             seconds=time.monotonic() - start,
             run=run_of(self),
         )
-
-
-class Watch:
-    """Hands on progress, and counts the steps of passes over files."""
-
-    def __init__(self, shards: int, progress: Progress) -> None:
-        self.passes = -shards  # each shard is reported once when it is done, from the cache too
-        self._progress = progress
-
-    def step(self, text: str, done: int = 0, of: int = 0, /) -> None:
-        self.passes += 1
-        self._progress(text, done, of)

@@ -22,5 +22,4 @@ PLUGINS: Final = Registry[Verb]("command", "zerolm.verbs", _receive)
 
 
 def plugin_verbs() -> dict[str, Verb]:
-    """Return the verbs of all plug-ins by the names of their commands."""
     return {entry.name: entry.value for entry in PLUGINS.entries()}

@@ -163,7 +163,6 @@ class Report(Shown):
 
     @property
     def configuration(self) -> Mapping[str, Any]:
-        """Return the settings that the command ran with."""
         return self.run.configuration
 
     @property
@@ -179,7 +178,6 @@ class Report(Shown):
         return ["report.html", "result.json", "run.yaml"]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of ``to_pandas``."""
         raise ValueError(f"a result of {self.command} has no rows; see to_json()")
 
     def page(self) -> str:

@@ -112,17 +112,14 @@ def plain(command: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_run(file: Path, document: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
     """Write the ``document`` of a run, from which it can be repeated, and the attached files next to it."""
-    lines = (_line(name, value) for name, value in document.items())
+    lines = []
+    for name, value in document.items():  # a line each: lists in brackets, long texts not folded
+        look: dict[str, Any] = {"default_flow_style": None if isinstance(value, list) else False}
+        lines.append(yaml.safe_dump({name: value}, allow_unicode=True, width=MAX_CONFIG_BYTES, **look))
     file.write_text("".join(lines), encoding="utf-8")
     for value in configuration.values():
         if isinstance(value, Attached):
             write_json(file.parent / value.name, value.document)
-
-
-def _line(name: str, value: Any) -> str:
-    """Return a setting in one line: its lists in brackets, long texts not folded."""
-    flow = None if isinstance(value, list) else False
-    return yaml.safe_dump({name: value}, allow_unicode=True, default_flow_style=flow, width=MAX_CONFIG_BYTES)
 
 
 def _plain(value: Any) -> Any:

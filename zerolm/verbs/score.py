@@ -77,12 +77,12 @@ class ScoreSettings(Request):
         from zerolm.scores import all_variants
         from zerolm.scores.base import score_options
         from zerolm.spaces import shape_text
-        from zerolm.spaces.document import scores_of
-        from zerolm.verbs.calibrate_report import attached
+        from zerolm.spaces.document import scores_of, task_of
+        from zerolm.verbs.calibrate_report import attached, calibration_of
         from zerolm.verbs.score_report import ScoreReport, ScoreValue
 
         options, architecture = score_options(self.further), self._architecture()
-        calibration = self._calibration()
+        calibration = None if self.calibration is None else calibration_of(self.calibration)
         calibrated = _expectation(calibration, architecture) if calibration else None
         costs = self.conditions.model()
         rows = scores_of(architecture, self.score, options=options, costs=costs)
@@ -92,7 +92,7 @@ class ScoreSettings(Request):
             architecture.space,
             architecture.choices,
             shape_text(architecture),
-            costs.of(architecture),
+            costs.of_task(task_of(architecture)).of(architecture),
             scores + ([calibrated[0]] if calibrated else []),
             calibration.labels.metric if calibration else None,
             calibrated[1] if calibrated else None,
@@ -135,11 +135,6 @@ class ScoreSettings(Request):
         except ValueError:
             return None
         return Attached("architecture.json", document) if is_whole else None
-
-    def _calibration(self) -> Calibration | None:
-        from zerolm.verbs.calibrate_report import calibration_of
-
-        return None if self.calibration is None else calibration_of(self.calibration)
 
 
 def _expectation(calibration: Calibration, architecture: Architecture) -> tuple[ScoreValue, Expected | None]:

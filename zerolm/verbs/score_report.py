@@ -39,13 +39,11 @@ class ScoreValue:
 
     @property
     def options_text(self) -> str:
-        """Return all options with their values."""
         options = ({} if self.alpha is None else {"alpha": self.alpha}) | self.options
         return ", ".join(f"{option} {value}" for option, value in options.items())
 
     @property
     def label(self) -> str:
-        """Return the score with its options."""
         return f"{self.score} ({self.options_text})" if self.options_text else self.score
 
     def to_json(self) -> dict[str, Any]:

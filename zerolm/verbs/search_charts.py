@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from zerolm.architecture import Architecture, Layer
+from zerolm.architecture import Architecture
 from zerolm.cost_columns import cost_label
 from zerolm.costs import CostModel
 from zerolm.scores import SCORES
@@ -80,13 +80,8 @@ def candidacies(result: SearchResult) -> list[Candidacy]:
     ]
     entries: dict[str, Candidacy] = {}
     for role, choice in named:
-        entries.setdefault(identity(choice), Candidacy(choice, [])).roles.append(role)
+        entries.setdefault(choice.architecture.identity, Candidacy(choice, [])).roles.append(role)
     return list(entries.values())
-
-
-def identity(choice: Choice) -> str:
-    """Return a text that is equal for equal architectures."""
-    return json.dumps(choice.architecture.choices, sort_keys=True)
 
 
 def front(result: SearchResult, entries: Sequence[Candidacy]) -> Linked:
@@ -192,27 +187,24 @@ def landscape(result: SearchResult) -> Linked:
 
 
 def records(result: SearchResult, entries: Sequence[Candidacy]) -> Records:
-    """Return the records of the picked architecture for a page."""
+    """Return the records of a page; the file of one is empty where no stock class builds it."""
     before, after = rebuilding(result)
-    return Records(
-        "The architecture that is picked",
-        [name for name, _ in _values(result, result.pick)],
-        before,
-        after,
-        "Its file, and its scores and costs:",
-        "config.json",
-        [
+    rows = []
+    for entry in entries:
+        architecture = entry.choice.architecture
+        stock = result.space.config(architecture)
+        rows.append(
             Record(
                 entry.words,
-                shape_text(entry.choice.architecture),
+                shape_text(architecture),
                 [value for _, value in _values(result, entry.choice)],
-                layer_sizes(entry.choice.architecture),
+                layer_sizes(architecture),
                 choices_text(entry.choice),
-                _config_lines(result, entry.choice),
+                [] if stock is None else json.dumps(stock, indent=2).splitlines(),
             )
-            for entry in entries
-        ],
-    )
+        )
+    names, caption = [name for name, _ in _values(result, result.pick)], "Its file, and its scores and costs:"
+    return Records("The architecture that is picked", names, before, after, caption, "config.json", rows)
 
 
 def _values(result: SearchResult, choice: Choice) -> list[tuple[str, str]]:
@@ -255,24 +247,13 @@ def _settings(result: SearchResult) -> Mapping[str, Any]:
     return few if read == pick else space.settings
 
 
-def _config_lines(result: SearchResult, choice: Choice) -> list[str]:
-    """Return the lines of the configuration that stock software builds it from; none where there is none."""
-    stock = result.space.config(choice.architecture)
-    return [] if stock is None else json.dumps(stock, indent=2).splitlines()
-
-
 def layer_sizes(architecture: Architecture) -> list[LayerSizes]:
-    """Return the sizes of each layer."""
-    heads = head_counts(architecture)
-    return [
-        LayerSizes(layer.width, layer.query_width, layer.kv_width, count, _ffn(layer))
-        for layer, count in zip(architecture.layers, heads, strict=True)
-    ]
-
-
-def _ffn(layer: Layer) -> int:
-    inner = (m.rows if m.cols == layer.width else m.cols for m in layer.matrices if m.role == "ffn")
-    return max(inner, default=0)
+    sizes = []
+    for layer, heads in zip(architecture.layers, head_counts(architecture), strict=True):
+        inner = (m.rows if m.cols == layer.width else m.cols for m in layer.matrices if m.role == "ffn")
+        ffn = max(inner, default=0)
+        sizes.append(LayerSizes(layer.width, layer.query_width, layer.kv_width, heads, ffn))
+    return sizes
 
 
 def head_counts(architecture: Architecture) -> list[int]:

@@ -26,10 +26,10 @@ from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, Sear
 from zerolm.spaces import SearchSpace, shape_text
 from zerolm.spaces.document import to_document
 from zerolm.verbs.report import Report, load
-from zerolm.verbs.search_charts import FLAT, candidacies, front, identity, landscape
+from zerolm.verbs.search_charts import FLAT, candidacies, front, landscape
 
 Places = Mapping[str, int]
-"""The number of the record of each architecture, by its ``identity``."""
+"""The number of the record of each architecture, by its identity."""
 COUNTING: Final = ("params", "body_params")
 """Baselines that count parameters."""
 SHAPE_LAW: Final = "shape_law"
@@ -85,7 +85,12 @@ class SearchReport(SearchResult, Report):
             write_architecture(self.space, choice, folder / name)
 
     def rows(self) -> list[dict[str, Any]]:
-        return [_row(choice) for choice in self.best]
+        rows = []
+        for choice in self.best:
+            expected = {"expected": choice.expected.mean} if choice.expected else {}
+            shape = {"shape": shape_text(choice.architecture), **choice.architecture.choices}
+            rows.append({"score": choice.score, **choice.costs, **expected, **shape})
+        return rows
 
     def lines(self) -> list[str]:
         return [
@@ -123,7 +128,7 @@ class SearchReport(SearchResult, Report):
 
     def sheets(self) -> list[Sheet]:
         entries = candidacies(self)
-        places = {identity(entry.choice): place for place, entry in enumerate(entries)}
+        places = {entry.choice.architecture.identity: place for place, entry in enumerate(entries)}
         cost, plan = cost_label(self.front.cost), self.question.training
         points = f"Each point is the best score that its {cost} bought. Pick one to see its layers and files."
         kind = "the best score" if self.front.complete else "an upper bound of the best score"
@@ -152,7 +157,6 @@ class SearchReport(SearchResult, Report):
 
 
 def costs(result: SearchResult) -> str:
-    """Return the costs of the pick."""
     costs = result.pick.costs
     return ", ".join(f"{cost_label(name)} {show_cost(name, costs[name])}" for name in result.cost_names)
 
@@ -168,8 +172,8 @@ def facts(result: SearchResult) -> Iterator[tuple[str, str]]:
     about, pick, label, table = result.calibration, result.pick, result.best_label, result.latency
     below, plateau = difference(result, pick, result.best[0]), result.plateau
     if below <= -0.005:
-        rule = "of all within 1 % it has the smallest KV cache, then the fewest MACs"
-        yield "score against the best", f"{below:.2f} %; {rule}"
+        least = "the smallest KV cache, then the fewest MACs" if pick.costs["kv_bytes"] else "the fewest MACs"
+        yield "score against the best", f"{below:.2f} %; of all within 1 % it has {least}"
     more = "" if result.certificate.counts == "exact" else "at least "
     ties, near = (more + show_count(count.value) for count in (plateau.ties, plateau.near_ties))
     yield "ties", f"{ties} with the best score, {near} within 1 % of it"
@@ -277,12 +281,6 @@ def searched(folder: Path) -> SearchReport:
     return report
 
 
-def _row(choice: Choice) -> dict[str, Any]:
-    expected = {"expected": choice.expected.mean} if choice.expected else {}
-    shape = {"shape": shape_text(choice.architecture), **choice.architecture.choices}
-    return {"score": choice.score, **choice.costs, **expected, **shape}
-
-
 def write_architecture(space: SearchSpace, choice: Choice, folder: Path) -> None:
     """Write ``architecture.json``, and ``config.json`` where a stock class builds it, into a new folder."""
     folder.mkdir()
@@ -293,7 +291,6 @@ def write_architecture(space: SearchSpace, choice: Choice, folder: Path) -> None
 
 
 def best(result: SearchResult, places: Places) -> Sheet:
-    """Return the best architectures."""
     title = f"The best {len(result.best)} shapes" if len(result.best) > 1 else "The best shape"
     return _choices(result, places, title, "rank", {str(i): one for i, one in enumerate(result.best, 1)})
 
@@ -358,7 +355,8 @@ def _choices(
     head: Row = [first, Cell("shape", "shape"), result.question.score, *heads, *expected]
     rows: list[Row] = []
     for name, choice in named.items():
-        shape = Cell(shape_text(choice.architecture), "shape", record=places[identity(choice)])
+        record = places[choice.architecture.identity]
+        shape = Cell(shape_text(choice.architecture), "shape", record=record)
         costs = [show_cost(cost, choice.costs[cost]) for cost in result.cost_names]
         value = choice.expected
         interval = Cell(f"{value.mean:.4g}", note=f"({value.interval})") if value else "-"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zerolm.calibration import Calibration, calibrate, explained
+from zerolm.calibration import calibrate, explained
 from zerolm.checkpoints.named_model import named_model
 from zerolm.costs import CostModel
 from zerolm.groundtruth.labels import labelled_settings, read_labels
@@ -31,14 +31,21 @@ if TYPE_CHECKING:
 
 def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     """Return the result of a search; ``Infeasible`` where nothing fits, ``ValueError`` for wrong values."""
-    score, costs = request.score_name, request.conditions.model()
-    model = _baseline(request, costs)
+    score, costs, model = request.score_name, request.conditions.model(), None
+    if request.baseline is not None:
+        if request.space is not None:
+            SPACES.entry(request.space)
+        model = baseline_of(*named_model(request.baseline), request.space, costs)
     name = model.space if model else str(request.space)
     of_space, of_score = divided(request, name, score)
     if request.labels is not None:
         of_space = labelled_settings(request.labels, name) | of_space
     scope, model = _scope(request, model, of_space, costs)
-    calibration = _calibration(request, scope.space)
+    calibration = None
+    if request.labels is not None:
+        calibration = calibrate(read_labels(request.labels, space=scope.space, metric=request.metric))
+    elif request.calibration is not None:
+        calibration = calibration_of(request.calibration, space=scope.space)
     maximised = calibration.score() if calibration else make_score(str(score), costs, **of_score)
     reference = model.reference(scope.space, maximised) if model else None
 
@@ -69,16 +76,6 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     settings = {"score": score, "calibration": attached(request.calibration)} | scope.space.settings
     settings |= of_score | ({"vocab": None} if vocabularies else {})  # which is chosen anew
     return SearchReport(**vars(result), run=run_of(request, **settings))
-
-
-def _baseline(request: SearchSettings, costs: CostModel) -> BaselineModel | None:
-    """Return the model that the search is to better, if the user names one."""
-    if request.baseline is None:
-        return None
-    if request.space is not None:
-        SPACES.entry(request.space)
-    name, document = named_model(request.baseline)
-    return baseline_of(name, document, request.space, costs)
 
 
 def _counts(request: SearchSettings, space: SearchSpace, progress: Progress) -> TokenCounts:
@@ -112,13 +109,6 @@ def _scope(
             budgets, [name for name, value in requested.items() if isinstance(value, str)]
         )
     return Scope(space, budgets, costs), model
-
-
-def _calibration(request: SearchSettings, space: SearchSpace) -> Calibration | None:
-    """Return the calibration from the user's labels or file, or None."""
-    if request.labels is not None:
-        return calibrate(read_labels(request.labels, space=space, metric=request.metric))
-    return None if request.calibration is None else calibration_of(request.calibration, space=space)
 
 
 def divided(request: SearchSettings, space: str, score: str | None) -> tuple[dict[str, Any], dict[str, Any]]:

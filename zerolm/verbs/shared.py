@@ -35,7 +35,6 @@ class Conditions:
     group_size: int = setting("integer", 128, "weights per quantisation scale", low=1, high=1 << 20)
 
     def model(self) -> CostModel:
-        """Return the costs of networks that are run so."""
         from zerolm.costs import CostModel
 
         return CostModel(**values_of(self))

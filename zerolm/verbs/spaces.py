@@ -95,18 +95,13 @@ class SpaceReport(Shown):
         return [Sheet(head=head, rows=rows)]
 
     def rows(self) -> list[dict[str, Any]]:
-        return [_setting(one) for one in self.settings]
-
-
-def _setting(one: Setting) -> dict[str, Any]:
-    default = None if one.default is REQUIRED else one.default
-    return {
-        "name": one.name,
-        "kind": one.kind,
-        "default": list(default) if isinstance(default, range | tuple) else default,
-        "help": one.help,
-        "choices": list(one.choices),
-    }
+        rows = []
+        for one in self.settings:
+            default = None if one.default is REQUIRED else one.default
+            default = list(default) if isinstance(default, range | tuple) else default
+            head = {"name": one.name, "kind": one.kind, "default": default}
+            rows.append({**head, "help": one.help, "choices": list(one.choices)})
+        return rows
 
 
 def decoder_row(decoder: Decoder) -> dict[str, Any]:

@@ -31,8 +31,7 @@ llama_cpp: Any = pytest.importorskip("llama_cpp", reason="llama-cpp-python is no
 from gguf_files import fewer_of, logits, quantised, read, written  # noqa: E402
 from split_gguf import split, with_byte  # noqa: E402
 
-from zerolm.carving.experts.gguf_fewer import FewerGgufExperts  # noqa: E402
-from zerolm.carving.experts.gguf_mixture import GgufMixture  # noqa: E402
+from zerolm.carving.experts.gguf_mixture import FewerGgufExperts, GgufMixture  # noqa: E402
 from zerolm.children.gguf.check import check  # noqa: E402
 
 PLAIN: dict[str, dict[str, Any]] = {

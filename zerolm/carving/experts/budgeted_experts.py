@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.experts.expert_count import Costs, counts_of, largest_within, limits_of
-from zerolm.carving.experts.expert_width import ExpertWidth
+from zerolm.carving.experts.expert_count import Costs, ExpertWidth, counts_of, largest_within, limits_of
 from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
 from zerolm.carving.planned_child import announce_weighing, check_possible, planned

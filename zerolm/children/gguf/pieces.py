@@ -96,9 +96,8 @@ def _joined(names: list[str], parts: list[Ints]) -> tuple[list[str], list[Ints]]
     if len(names) != len(parts) or len(set(names)) == len(names):
         return names, parts
     groups = [list(group) for _, group in groupby(zip(names, parts, strict=True), key=lambda pair: pair[0])]
-    return [group[0][0] for group in groups], [
-        np.concatenate([part for _, part in group]) for group in groups
-    ]
+    merged = [np.concatenate([part for _, part in group]) for group in groups]
+    return [group[0][0] for group in groups], merged
 
 
 def _shape_in_file(tensor: ChildTensor) -> tuple[int, ...]:

@@ -46,33 +46,17 @@ BUILT_IN: Final = (
     Made("random", weights.random, "drawn"),
     Made("prefix", weights.prefix, "the first units"),
     Made("amp", by_tokens("activations", "Amp"), "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
-    Made(
-        "output_energy",
-        by_tokens("activations", "OutputEnergy"),
-        "energy of the contribution to the residual stream",
-        NEEDS_TOKENS,
-    ),
+    Made("output_energy", by_tokens("activations", "OutputEnergy"),
+         "energy of the contribution to the residual stream", NEEDS_TOKENS),
     Made("compact", by_tokens("peers", "CommonActivations"), "COMPACT (arXiv 2509.06836)", NEEDS_TOKENS),
-    Made(
-        "two_ssp",
-        by_tokens("peers", "TwoSSP"),
-        "2SSP (arXiv 2501.17771), without its second stage",
-        NEEDS_TOKENS,
-    ),
+    Made("two_ssp", by_tokens("peers", "TwoSSP"), "2SSP (arXiv 2501.17771), without its second stage",
+         NEEDS_TOKENS),
     Made("minitron", by_tokens("peers", "Minitron"), "Minitron (arXiv 2407.14679)", NEEDS_TOKENS),
-    Made(
-        "flap",
-        by_tokens("peers", "Flap"),
-        "FLAP (arXiv 2312.11983), the same width in all layers",
-        NEEDS_TOKENS,
-    ),
-    Made(
-        "surgeon",
-        by_tokens("surgeon", "Surgeon"),
-        f"{OBS}, with the loss's Fisher information",
-        (*NEEDS_TOKENS, "gradients"),
-    ),
-)
+    Made("flap", by_tokens("peers", "Flap"), "FLAP (arXiv 2312.11983), the same width in all layers",
+         NEEDS_TOKENS),
+    Made("surgeon", by_tokens("surgeon", "Surgeon"), f"{OBS}, with the loss's Fisher information",
+         (*NEEDS_TOKENS, "gradients")),
+)  # fmt: skip
 for _entry in BUILT_IN:
     CRITERIA.add(_entry)
 WEIGHTS_ONLY: Final = tuple(entry.name for entry in BUILT_IN if "tokens" not in entry.needs)

@@ -53,12 +53,10 @@ class Surgeon:
     def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
         self.units = {role: unit_of_role(role).count(sizes) for role in layer.writers}
         self.modules, self.roots = layer.writers, roots
-        self.moments = {
-            role: TokenSums(
-                matrix(module).shape[1], centred=bias(module) is not None, device=matrix(module).device
-            )
-            for role, module in self.modules.items()
-        }
+        self.moments = dict[str, TokenSums]()
+        for role, module in layer.writers.items():
+            weight, centred = matrix(module), bias(module) is not None
+            self.moments[role] = TokenSums(weight.shape[1], centred=centred, device=weight.device)
 
     def add(self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
         for role, moments in self.moments.items():

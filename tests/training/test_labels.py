@@ -10,7 +10,7 @@ from typing import Any
 import pickled
 import pytest
 import torch
-from forked import in_another_process
+from forked import forks, in_another_process
 from label_training import SPACE, some_text
 from torch import nn
 
@@ -180,7 +180,7 @@ def test_damaged_records_are_trained_again(text: LabelText, few: list[Architectu
         assert train_all(runs(few[:1]), text, REQUEST)[0].losses == first.losses
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@forks
 def test_a_killed_run_goes_on_to_the_same_losses(
     text: LabelText, few: list[Architecture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

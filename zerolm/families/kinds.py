@@ -21,7 +21,6 @@ def kinds_of(family: Family, fields: Mapping[str, Any], depth: int) -> tuple[fro
 
 
 def _listed(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
-    """Return the kinds that a list gives; none where there is no list."""
     names = fields.get(choice.field) if choice.field else None
     if names is None:
         return []
@@ -38,7 +37,6 @@ def _by_rule(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
 
 
 def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[int]:
-    """Return the numbers of the layers that a rule holds for."""
     if rule.several is not None and _number(fields, rule.several) == 1:
         return frozenset()
     if rule.listed is not None:
@@ -61,7 +59,6 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
 
 
 def _numbers(fields: Mapping[str, Any], name: str) -> frozenset[int]:
-    """Return the numbers of layers in a list, none where it is absent."""
     numbers = fields.get(name) or []
     if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
         raise ValueError(f"{name} is {short(numbers)}, not a list of numbers of layers")
@@ -119,7 +116,6 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
 
 
 def _window_size(fields: Mapping[str, Any], field: Field, switch: str | None) -> int:
-    """Return the size of a window in tokens, 0 where there is none."""
     value = value_of(fields, field)
     if value is None or (switch and not boolean(fields, switch, False)):
         return 0

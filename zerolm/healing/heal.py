@@ -277,13 +277,11 @@ class Healing:
         return replace(healed, verified=proof.distances, notes=notes, format=form)
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
-        """Return a model that is not trained, on the device."""
         model = self._attending(open_model(checkpoint))
         model.to(self.device)  # type: ignore[arg-type]
         return model
 
     def _attending(self, model: PreTrainedModel) -> PreTrainedModel:
-        """Return a model with the attention that is faster here."""
         if self.device.type == "cpu" and self.corpus.length <= EAGER:
             model.set_attn_implementation("eager")
         return model

@@ -64,7 +64,6 @@ def _tokens_of(
     length: int,
     seed: int,
 ) -> Tokens:
-    """Return the tokens of one text, or random ones."""
     if text == RANDOM:
         return random_tokens(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed

@@ -26,8 +26,7 @@ from zerolm.text.defaults import HELD
 from zerolm.text.documents import Document, documents
 from zerolm.text.encoding import chat_renderer, document_ids, edges, separator
 from zerolm.text.record_texts import current_field
-from zerolm.text.sequences import cut
-from zerolm.text.tokens import Tokens
+from zerolm.text.tokens import Tokens, cut
 
 TOKENS_VERSION: Final = 1
 AT_A_TIME: Final = 256
@@ -82,7 +81,6 @@ def _identity(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _digest(texts: Sequence[Document]) -> str:
-    """Return the SHA-256 of documents with their names."""
     digest = hashlib.sha256()
     for text in texts:
         for part in (text.name, text.content, *(["chat"] if text.is_chat else [])):
@@ -198,7 +196,6 @@ class Corpus:
         return self._tokens([0] * len(self.texts))
 
     def _tokens(self, firsts: Sequence[int]) -> Tokens:
-        """Return the sequences of each text from one of them on."""
         rows = [
             self.sequence(text, window)
             for text, (first, counts) in enumerate(zip(firsts, self.counts, strict=True))

@@ -23,7 +23,7 @@ from zerolm.settings.compute import RunningRequest
 from zerolm.text.documents import Text
 from zerolm.text.encoding import TRAINED_ON, encoded, pieces, trained_tokenizer
 from zerolm.text.predictions import masked
-from zerolm.text.sequences import cut, spread_evenly
+from zerolm.text.tokens import cut, spread_evenly
 
 MOST_TOKENS: Final = 1 << 24
 """Tokens of a batch."""

@@ -156,8 +156,3 @@ def test_features_that_are_all_constant_leave_the_mean() -> None:
     mean, deviation = GaussianProcess.fit([np.ones((4, 2))], result).predict([np.zeros((2, 2))])
     assert mean == pytest.approx([result.mean()] * 2)
     assert (deviation > result.std() * 0.5).all()
-
-
-def test_equal_results_teach_nothing() -> None:
-    with pytest.raises(ValueError, match="equal"):
-        GaussianProcess.fit([np.arange(6.0).reshape(3, 2)], np.ones(3))

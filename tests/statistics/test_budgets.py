@@ -56,11 +56,7 @@ def test_the_ladder_is_numpys_and_its_steps_fall_on_costs(cost: list[int]) -> No
     assert set(on_costs) <= set(values.tolist())
 
 
-def test_at_least_one_is_chosen() -> None:
+def test_costs_pair_with_scores() -> None:
     ones = np.ones(3)
-    with pytest.raises(ValueError, match="at least 1"):
-        regret(ones, ones, ones, 0)
-    with pytest.raises(ValueError, match="at least 1"):
-        top_overlap(ones, ones, 0)
     with pytest.raises(ValueError, match="do not pair"):
         regret(ones, ones, np.ones(2), 1)

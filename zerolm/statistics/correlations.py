@@ -141,8 +141,6 @@ def within_budget(score: Floats, result: Floats, cost: Floats | Ints, bins: int 
 
 def _many(scores: Floats, result: Floats) -> tuple[Ints, Ints]:
     """Return ranks (m, n) of the scores and (1, n) of the result."""
-    if scores.ndim != 2:
-        raise ValueError(f"scores of shape {scores.shape} and a result of {result.shape} do not pair")
     for score in scores:
         finite_pair(score, result)
     return tie_ranks(scores), tie_ranks(result, 0.0)[None]

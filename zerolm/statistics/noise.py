@@ -38,8 +38,6 @@ def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0
     one Gaussian: failed runs are rare, large, and befall poor networks, so a pooled deviation would put the
     ceiling below what real scores reach.
     """
-    if result.shape != repeats.shape or result.ndim != 1:
-        raise ValueError(f"a result of shape {result.shape} and labels of shape {repeats.shape} do not pair")
     network, size = np.unique(repeats, return_inverse=True, return_counts=True)[1:]
     mean = (np.bincount(network, result) / size)[network]
     repeated = size[network] > 1

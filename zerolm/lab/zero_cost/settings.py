@@ -117,8 +117,6 @@ class Settings(ProxyPasses):
     """How proxies are computed, checked."""
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.length < 1:
-            raise ValueError(f"a batch of {self.batch} x {self.length} tokens is empty")
         if self.batch * self.length > MOST_TOKENS:
             raise ValueError(
                 f"a batch of {self.batch} x {self.length} tokens is too large; {MOST_TOKENS} are the most"

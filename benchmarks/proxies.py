@@ -33,7 +33,7 @@ from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.lab.zero_cost.passes import NEEDS, Protocol
 from zerolm.lab.zero_cost.result import RankedProxies
-from zerolm.lab.zero_cost.settings import TokenSource
+from zerolm.lab.zero_cost.settings import Settings, TokenSource
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.statistics import within_budget
@@ -138,7 +138,7 @@ class Options:
         request = ProxyRequest(
             names=names,
             text=str(self.text),
-            settings={"mode": mode},
+            settings=Settings(mode=mode),
             networks=Selection(limit=limit, view=view, data=self.data),
             jobs=self.jobs,
             store=self.store,

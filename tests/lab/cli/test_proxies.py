@@ -19,11 +19,8 @@ Zerolm = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
+def without_data(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
-    return tmp_path / "here"
 
 
 @pytest.fixture

@@ -189,11 +189,14 @@ def test_metrics_under_attack_are_those_of_a_count(rows: list[tuple[int, int, in
 JUDGING = {"draw": DrawRequest("heads-ffn", 20, seed=3), "cutting": CutRequest()}
 
 
+def by_text(parent: Path) -> JudgingRequest:
+    return JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was judged stays, also where the last line was torn; the rest is judged, and nothing twice."""
-    asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
-    run = partial(slice_parent, parent, running=ON_CPU, **asked)
+    run = partial(slice_parent, parent, judging=by_text(parent), running=ON_CPU, **JUDGING)
     whole = run()
     assert run().seconds is None
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))
@@ -213,19 +216,18 @@ def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest
 
 
 def test_processes_give_the_same(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
-    one = slice_parent(parent, running=ON_CPU, **asked)
+    run = partial(slice_parent, parent, judging=by_text(parent), running=ON_CPU, **JUDGING)
+    one = run()
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))
     monkeypatch.setattr(slicing, "finished", pickled.finished)
-    two = slice_parent(parent, running=ON_CPU, jobs=2, **asked)
+    two = run(jobs=2)
     for ours, theirs in zip(two.results, one.results, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6)
 
 
 def test_what_is_kept_is_of_the_same_question_alone(parent: Path) -> None:
     """Another criterion keeps other units of the same sizes; prefix and capacity are never mixed up."""
-    text = JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
-    draw = DrawRequest("heads-ffn", 3, Limits(max_macs="0.9x"))
+    text, draw = by_text(parent), DrawRequest("heads-ffn", 3, Limits(max_macs="0.9x"))
     prefix, capacity = (
         slice_parent(parent, draw, CutRequest(name), text, running=ON_CPU) for name in ("prefix", "capacity")
     )
@@ -247,9 +249,9 @@ def test_a_parent_unlike_its_document_is_refused(parent: Path, monkeypatch: pyte
         return layer
 
     monkeypatch.setattr(walk, "carved_layer", turned)
-    text = JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
+    asked = (DrawRequest("heads-ffn", 3), CutRequest(), by_text(parent))
     with pytest.raises(ValueError, match="does not compute what the whole one does without the others"):
-        slice_parent(parent, DrawRequest("heads-ffn", 3), CutRequest(), text, running=ON_CPU)
+        slice_parent(parent, *asked, running=ON_CPU)
 
 
 Drawn = tuple[Checkpoint, Choices, PartCosts]

@@ -78,12 +78,13 @@ class ProxiesSettings(Request):
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
         passes = {name: getattr(self, name) for name in PASSES}
-        settings = passes | {"parts": self.micro_batches, **values_of(self.running)}
         store = None if self.store is None else Path(self.store)
-        how = (settings, self.networks, self.jobs, self.backend, store)
         with field_read(self.text_field, self.text), needing_torch():
             from zerolm.lab.zero_cost.measure import ProxyRequest, measure
+            from zerolm.lab.zero_cost.settings import Settings
 
+            settings = Settings(**passes, parts=self.micro_batches, **values_of(self.running)).named
+            how = (settings, self.networks, self.jobs, self.backend, store)
             ranked = measure(self.target, ProxyRequest(self.proxies, self.text, *how), progress=progress)
         from zerolm.lab.verbs.proxies_report import ProxiesReport
 

@@ -24,12 +24,12 @@ from zerolm.spaces import make_space
 SPACES = st.sampled_from(list(SETTINGS))
 
 
-def as_csv(labels: Labels, metric: str = "loss", *, fixed: bool = True) -> str:
+def as_csv(labels: Labels, *, fixed: bool = True) -> str:
     """A label file as a user would write it, with (``fixed``) or without the settings of the space."""
     text = io.StringIO()
     rows = csv.writer(text)
     settings_ = {"settings": json.dumps(labels.settings)} if fixed else {}
-    rows.writerow(["space", *settings_, "architecture", metric])
+    rows.writerow(["space", *settings_, "architecture", "loss"])
     for architecture, value in zip(labels.pool.architectures, labels.result, strict=True):
         choices = json.dumps(architecture.choices)
         rows.writerow([labels.space, *settings_.values(), choices, repr(float(abs(value)))])
@@ -124,8 +124,8 @@ def test_another_reading_or_space(settings_: dict[str, Any], other: Any, words: 
             use()
 
 
-def document_of(name: str, method: str = "gp", count: int = 9) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(json.dumps(to_document(calibrate(labelled(name, count), method))))
+def document_of(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(to_document(calibrate(labelled(name, 9), "gp"))))
     return document
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from zerolm.architecture import Floats, Ints
 from zerolm.statistics.correlations import TOLERANCE, kendall, spearman
 
+DRAWS: Final = 200
 NEIGHBOURS: Final = 50
 """Repeated runs from which the noise of an architecture is sampled; the ceiling hardly depends on it."""
 
@@ -29,7 +30,7 @@ class Ceiling:
     runs: int
 
 
-def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0) -> Ceiling | None:
+def noise_ceiling(result: Floats, repeats: Ints) -> Ceiling | None:
     """Return mean tau-b and rho of the noise-free quality with noisy results; None without repeats.
 
     ``result`` (n,) is one run each; runs of identical networks share a label in ``repeats`` (n,). The quality
@@ -49,7 +50,7 @@ def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0
     noise = (off * np.sqrt(size / np.maximum(size - 1, 1))[network])[repeated]
     pools = _nearest(mean, mean[repeated], noise)
     quality = _shrunk(mean, float(np.var(result)) - float(np.mean(pools**2)))
-    chosen = np.random.default_rng(seed).integers(pools.shape[1], size=(draws, len(result)))
+    chosen = np.random.default_rng(0).integers(pools.shape[1], size=(DRAWS, len(result)))
     noisy = quality + pools[np.arange(len(result)), chosen]
     return Ceiling(
         tau=_mean(kendall(noisy, quality)),

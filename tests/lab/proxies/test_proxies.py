@@ -1,7 +1,7 @@
 """A twin for every proxy that keeps everything and takes the long way; and what proxies do not depend on."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -349,11 +349,8 @@ def test_faithful_choices(family: str) -> None:
         assert found[name].value == pytest.approx((expected[name],), rel=1e-6), name
 
 
-Values = dict[str, tuple[float, ...]]
-
-
-def everything(network: Network, batch: Batch, protocol: Protocol, names: Sequence[str] = ()) -> Values:
-    chosen = [find_proxy(name) for name in names or proxy_names()]
+def everything(network: Network, batch: Batch, protocol: Protocol) -> dict[str, tuple[float, ...]]:
+    chosen = [find_proxy(name) for name in proxy_names()]
     return {name: one.value for name, one in compute(network, chosen, batch, protocol).items()}
 
 

@@ -22,7 +22,6 @@ from zerolm.text.defaults import GENERATED, NO_FILES
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.stream.narrowing import Basis
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
@@ -282,7 +281,7 @@ def _with_notes(
     by_width: Mapping[int, float] | None = None,
     measured: str = "",
 ) -> PlannedChild:
-    """Return the outcome of a plan; ``by_width`` are losses by the width of the stream."""
+    """Return the outcome of a plan; ``by_width`` are losses by the width, shown with the energy it keeps."""
     cut = carving.narrowed(plan.cut, plan.width)
     notes = (
         _time_note(carving.methods),
@@ -291,14 +290,11 @@ def _with_notes(
         *width_notes(cut),
         measured,
     )
-    rows = _spectrum(carving.basis, by_width or {}) if cut.narrowing or by_width else []
+    rows, losses_by_width = list[SpectrumRow](), by_width or {}
+    if cut.narrowing or by_width:
+        sizes = stream_widths(len(carving.basis.energy)).tolist()
+        rows = [SpectrumRow(size, carving.basis.kept(size), losses_by_width.get(size)) for size in sizes]
     return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, notes=notes, rows=rows)
-
-
-def _spectrum(basis: Basis, losses: Mapping[int, float]) -> list[SpectrumRow]:
-    """Return the energy that widths of the stream keep, and their losses where these are estimated."""
-    sizes = stream_widths(len(basis.energy)).tolist()
-    return [SpectrumRow(size, basis.kept(size), losses.get(size)) for size in sizes]
 
 
 def _read(methods: Methods, tokens: Tokens) -> Methods:

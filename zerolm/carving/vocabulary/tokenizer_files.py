@@ -114,8 +114,6 @@ class TokenizerFiles:
         self._write_lists(document["model"], place)
         for name in MODELS:
             if inside(self.folder, name):
-                from zerolm.carving.vocabulary.tokenizer_files import write_cut
-
                 ids = self.table.ids
                 cut_ids = {token: new[number] for token, number in ids.items() if number in new}
                 with one_line(f"the tokenizer {str(self.folder / name)!r}"):

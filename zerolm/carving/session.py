@@ -320,7 +320,7 @@ class Session:
     def repaired(
         self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
-        """Return output matrices by these ridges or chosen ones; with ``types`` they correct rounding, too."""
+        """Return output matrices by these ridges or chosen ones; with ``types`` they correct rounding too."""
         rule = self.methods.repair
         if rule == "none" or (types is None and cut.keeps_all):
             return Repaired()

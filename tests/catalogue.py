@@ -72,8 +72,12 @@ class Catalogue:
         return ScoreBatch.of(self.architectures)
 
     @cached_property
+    def model(self) -> CostModel:
+        return CostModel().of_task(self.space.task)
+
+    @cached_property
     def costs(self) -> Ints:
-        costs = [CostModel().of(architecture) for architecture in self.architectures]
+        costs = [self.model.of(architecture) for architecture in self.architectures]
         return np.array([[cost[name] for name in COSTS] for cost in costs], np.int64)
 
     @cached_property
@@ -88,6 +92,14 @@ class Catalogue:
     def quantile(self, name: str, share: float) -> int:
         """A value of a cost that about this share of the architectures keeps."""
         return int(np.quantile(self.costs[:, COSTS.index(name)], share, method="nearest"))
+
+    def limits(self, shares: dict[str, float]) -> dict[str, int]:
+        """Budgets from shares of architectures; for networks without a KV cache weight bytes stand for it."""
+        has_cache = bool(self.costs[:, COSTS.index("kv_bytes")].any())
+        limits = {
+            limit if has_cache else limit.replace("kv_", "weight_"): share for limit, share in shares.items()
+        }
+        return {limit: self.quantile(limit[4:], share) for limit, share in limits.items()}
 
 
 @lru_cache

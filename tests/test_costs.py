@@ -6,13 +6,18 @@ import sys
 from dataclasses import replace
 
 import pytest
+from catalogue import SETTINGS, catalogue
 from drawn import architectures, layers
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_families import stock_config
 from twin_costs import exact_costs
 
 from zerolm.architecture import Architecture, Layer, Matrix, Shapes
 from zerolm.costs import COSTS, CostModel, Latencies, TimedCosts
+from zerolm.families.config import from_config
+from zerolm.solvers import search
+from zerolm.spaces.document import task_of
 
 
 @given(st.lists(layers(), max_size=4))
@@ -101,3 +106,21 @@ def test_latencies_are_a_cost(architecture: Architecture, model: CostModel, data
     strange = Layer((Matrix("ffn", 1, 999_983),), 1, 0, 0)
     with pytest.raises(ValueError, match=r"no latency was measured of a layer of 999,983 weights"):
         timed.rows(lambda: [strange], Shapes.of([strange]))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_only_networks_that_predict_the_next_token_keep_a_cache(name: str) -> None:
+    listed = catalogue(name)
+    for architecture in listed.architectures[:2]:
+        costs, task = CostModel().of(architecture), listed.space.task
+        kept = costs["kv_bytes"] if task == "next" else 0
+        assert listed.model.of(architecture) == {**costs, "kv_bytes": kept}
+        assert task_of(architecture) == task
+    if task != "next":
+        with pytest.raises(ValueError, match="predicts no next token and keeps no KV cache"):
+            search(listed.space, budgets={"max_kv_bytes": 1 << 30})
+
+
+@pytest.mark.parametrize(("kind", "task"), [("bert", "masked"), ("llama", "next")])
+def test_tasks_of_families(kind: str, task: str) -> None:
+    assert task_of(from_config(stock_config(kind).to_dict())) == task

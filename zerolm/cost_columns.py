@@ -35,9 +35,15 @@ FURTHER: Final = {
 
 
 def shown_costs(names: Iterable[str], costs: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
-    """Return the names of costs that a table shows: without active parameters where all are active."""
-    dense = all(one["active_params"] == one["params"] for one in costs if "active_params" in one)
-    return tuple(name for name in names if name != "active_params" or not dense)
+    """Return the names of costs that a table shows.
+
+    Active parameters are left out where all are active, and a KV cache where no network keeps one.
+    """
+    rows = list(costs)
+    is_dense = all(one["active_params"] == one["params"] for one in rows if "active_params" in one)
+    has_cache = any(one.get("kv_bytes", 0) for one in rows)
+    hidden = {"active_params": is_dense, "kv_bytes": not has_cache}
+    return tuple(name for name in names if not hidden.get(name))
 
 
 def column_of(cost: str) -> CostColumn:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -37,6 +37,10 @@ class CostModel:
     def names(self) -> tuple[str, ...]:
         """Return the names of the costs, in the order of the columns: ``COSTS``, and what else is known."""
         return COSTS
+
+    def of_task(self, task: str) -> Self:
+        """Return the costs of networks that predict this: only for the next token they keep a KV cache."""
+        return self if task == "next" else replace(self, kv_bits=0)
 
     @property
     def conditions(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def calibration(name: str, method: str = "gp") -> Calibration:
 
 
 def limits_of(name: str, budget: str) -> dict[str, int]:
-    return {bound: catalogue(name).quantile(bound[4:], share) for bound, share in BUDGETS[budget].items()}
+    return catalogue(name).limits(BUDGETS[budget])
 
 
 def within(architecture: Architecture, limits: dict[str, int]) -> bool:
@@ -54,7 +54,7 @@ def test_no_guide_knows_better(name: str, budget: str) -> None:
         assert best >= score.of(own) - 1e-9 * abs(best), guide.name
     for choice in (*result.best, *result.front.points, result.pick):
         assert within(choice.architecture, limits)
-        assert choice.costs == CostModel().of(choice.architecture)
+        assert choice.costs == catalogue(name).model.of(choice.architecture)
         assert choice.score == pytest.approx(score.of(choice.architecture), rel=1e-9)
         assert choice.score <= best + 1e-9 * abs(best)
 

@@ -17,7 +17,7 @@ from portion import portion
 from scipy import stats
 
 from zerolm.architecture import Architecture
-from zerolm.costs import COSTS, CostModel
+from zerolm.costs import COSTS
 from zerolm.scores import WholeScore, make_score
 from zerolm.solvers import SearchResult, methods, sampling, search
 from zerolm.solvers.problem import Budgets, Problem
@@ -45,10 +45,10 @@ def quick() -> Iterator[None]:
         yield
 
 
-def keeps(result: SearchResult, limits_: dict[str, int]) -> None:
+def keeps(result: SearchResult, listed: Catalogue, limits_: dict[str, int]) -> None:
     budgets = Budgets.of(limits_)
     for choice in (*result.best, result.pick, *result.front.points):
-        assert choice.costs == CostModel().of(choice.architecture)
+        assert choice.costs == listed.model.of(choice.architecture)
         assert budgets.allow(np.array(list(choice.costs.values())))
 
 
@@ -114,7 +114,7 @@ def test_a_sample_never_beats_the_exact_answer(name: str, method: str) -> None:
     listed = catalogue(name)
     proven = search(listed.space, "geo", budgets=budget(listed), compare=False)
     result = search(listed.space, "geo", budgets=budget(listed), compare=False, method=method, seed=3)
-    keeps(result, budget(listed))
+    keeps(result, listed, budget(listed))
     assert result.best[0].score <= proven.best[0].score * (1 + 1e-9)
     assert not result.certificate.optimal
     assert result.certificate.gap is None
@@ -151,7 +151,7 @@ def test_a_whole_score_is_maximised_over_all_architectures(name: str, method: st
         if result.certificate.optimal
         else 1 <= result.plateau.ties.value <= ties
     )
-    keeps(result, budget(listed))
+    keeps(result, listed, budget(listed))
 
 
 def test_a_whole_score_that_sees_the_order_of_layers_claims_no_false_optimum() -> None:

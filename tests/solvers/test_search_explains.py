@@ -35,7 +35,7 @@ def impossible(listed: Catalogue) -> list[dict[str, int]]:
     conflict = {"max_params": listed.quantile("params", 0.2), "min_macs": high["macs"]}
     return [
         {"max_params": low["params"] - 1}, {"max_macs": 0}, {"min_weight_bytes": high["weight_bytes"] + 1},
-        {"min_params": 1 << 80}, conflict, {**conflict, "max_kv_bytes": high["kv_bytes"] - 1},
+        {"min_params": 1 << 80}, conflict, {**conflict, "max_active_params": high["active_params"] - 1},
         {"max_params": low["params"], "min_params": low["params"], "min_body_params": high["body_params"]},
         {"max_params": low["params"] - 1, "max_macs": low["macs"] - 1},
         {"max_params": 1, "max_macs": 1, "max_weight_bytes": 1},
@@ -133,7 +133,7 @@ def test_baselines_choose_the_best_by_their_own_count(name: str) -> None:
             assert baseline.value == pytest.approx(count.of(choice.architecture), rel=1e-9)
             assert choice.score == pytest.approx(geo.of(choice.architecture), rel=1e-9)
             assert choice.score <= result.best[0].score * (1 + TOLERANCE)
-            assert choice.costs == CostModel().of(choice.architecture)
+            assert choice.costs == listed.model.of(choice.architecture)
             assert Budgets.of(limits).allow(np.array(list(choice.costs.values())))
 
 

@@ -8,7 +8,7 @@ from brute import pareto
 from catalogue import SETTINGS, Catalogue, catalogue
 
 from zerolm.architecture import Bools, Floats
-from zerolm.costs import COSTS, CostModel
+from zerolm.costs import COSTS
 from zerolm.scores import ClosedForm, make_score
 from zerolm.solvers import SearchResult, search
 from zerolm.solvers.problem import Budgets, at_least, near
@@ -49,7 +49,7 @@ Of each other score one budget by each method in every third.
 
 
 def limits_of(listed: Catalogue, name: str) -> dict[str, int]:
-    return {limit: listed.quantile(limit[4:], share) for limit, share in BUDGETS[name].items()}
+    return listed.limits(BUDGETS[name])
 
 
 class Truth:
@@ -116,7 +116,7 @@ def check(result: SearchResult, truth: Truth, score: ClosedForm, limits: dict[st
     assert picked == truth.cheapest(near(truth.best), KV_BYTES, MACS)
 
     for choice in (*result.best, result.pick, *result.front.points):
-        assert choice.costs == CostModel().of(choice.architecture)
+        assert choice.costs == truth.listed.model.of(choice.architecture)
         assert Budgets.of(limits).allow(np.array(list(choice.costs.values())))
         assert choice.score == pytest.approx(score.of(choice.architecture), rel=1e-9)
 

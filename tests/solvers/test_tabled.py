@@ -48,7 +48,8 @@ class Timed:
         places = [block.candidates for backbone in space.backbones() for block in backbone.blocks]
         layers = sorted({layer for candidates in places for layer in candidates.layers})
         table = dict(zip(layers, draw.integers(1, largest + 1, len(layers)).tolist(), strict=True))
-        costs = TimedCosts(latencies=Latencies(table, int(draw.integers(1, largest + 1))))
+        latencies = Latencies(table, int(draw.integers(1, largest + 1)))
+        costs = TimedCosts(latencies=latencies).of_task(space.task)
         ways = [[way for ways in candidates.alternatives for way in ways] for candidates in places]
         every = [space.read({"layers": list(path)}) for path in product(*ways)]
         listed = np.array([list(costs.of(one).values()) for one in every], np.int64)

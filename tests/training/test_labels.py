@@ -10,7 +10,7 @@ from typing import Any
 import pickled
 import pytest
 import torch
-from forked import in_another_process
+from forked import forks, in_another_process
 from label_training import SPACE, some_text
 from torch import nn
 
@@ -25,12 +25,7 @@ from zerolm.solvers.sampling import drawn
 from zerolm.spaces import SPACES, make_space
 from zerolm.text.predictions import predicted
 from zerolm.training import labels
-from zerolm.training.labels import (
-    LabelText,
-    LabelTraining,
-    labels_as_trained,
-    train_all,
-)
+from zerolm.training.labels import LabelText, LabelTraining, train_all
 from zerolm.training.losses import HELD_BATCH
 from zerolm.training.request import DEPTH_RULES, Execution, Schedule, TrainingRequest
 from zerolm.training.scaling import BASE_DEPTH, scaled
@@ -113,14 +108,6 @@ def test_another_text_is_judged_on_whole(text: LabelText, few: list[Architecture
     assert train_all(runs(few[:1]), text, REQUEST) == [plain]
 
 
-def test_labels_come_as_they_are_trained(text: LabelText, few: list[Architecture]) -> None:
-    """What is kept comes first; one that is stopped has lost nothing that was finished."""
-    stopped = labels_as_trained(runs(few), text, REQUEST)
-    assert next(stopped)[0] == 0
-    stopped.close()
-    assert [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)] == [1, 0]
-
-
 def test_compiled_parts(text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph for all layers of a shape and one for the loss, to train and to judge; of each shape anew."""
     plain = train_all(runs(few), text, REQUEST)
@@ -193,7 +180,7 @@ def test_damaged_records_are_trained_again(text: LabelText, few: list[Architectu
         assert train_all(runs(few[:1]), text, REQUEST)[0].losses == first.losses
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@forks
 def test_a_killed_run_goes_on_to_the_same_losses(
     text: LabelText, few: list[Architecture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,8 @@ def within_budgets(
     unknown = next((name for name in size.budgets if name.removeprefix("max_") not in costs), None)
     if unknown is not None:
         raise ValueError(f"{unknown} is not known of this parent; {', '.join(costs)} are")
+    if "max_kv_bytes" in size.budgets and not costs["kv_bytes"]:
+        raise ValueError("the parent keeps no KV cache: give another budget, such as --max-params 0.7x")
     limits = size.weights.limits(budgets_of(size.budgets, costs), params)
     methods.check()
     size.weights.check(form, limits)

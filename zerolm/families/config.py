@@ -297,7 +297,6 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
 
 
 def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
-    """Return a size as the stock class rounds it."""
     if not boolean(fields, rounded.switch.field, rounded.switch.default):
         return width
     width, factor = 2 * width // 3, value_of(fields, rounded.factor)

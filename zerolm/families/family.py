@@ -537,5 +537,4 @@ class Family:
 
 
 def _apart(pattern: Pattern) -> tuple[str, ...]:
-    """Return the roles of what the stock class holds of a tensor."""
     return pattern.roles if len(pattern.parameters) > 1 else (pattern.role,)

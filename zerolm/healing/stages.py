@@ -124,7 +124,6 @@ def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
 
 
 def _part(stages: Stages) -> HealRequest:
-    """Return the request of one stage."""
     tokens = stages.request.tokens
     return replace(stages.request, tokens=None if tokens is None else tokens // stages.count)
 
@@ -224,7 +223,6 @@ def _units(before: Sequence[UnitRow], after: Sequence[UnitRow], depth: int) -> l
 
 
 def _stream(before: ChildStream | None, second: ChildStream | None) -> ChildStream | None:
-    """Return the stream of two narrowings, one after the other."""
     if before is None or second is None:
         return second or before
     return replace(second, kept_energy=before.kept_energy * second.kept_energy)

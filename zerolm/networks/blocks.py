@@ -172,7 +172,6 @@ class Blocks:
         return next((each for each in tensors if each.dim() == 3 and each.shape[-1] == width), None)
 
     def _returned(self, hidden: Tensor) -> Any:
-        """Return hidden states as a layer of the model does."""
         return (hidden, None) if places_of(self.model).modules.returns == "tuple" else hidden
 
     def let_go(self) -> None:

@@ -126,6 +126,7 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
     attention windows of layers differ, all are counted without a window.
     """
     layout, stored = checkpoint.layout, isinstance(costs, StoredCosts)
+    costs = costs.of_task(checkpoint.family.task)
     if stored:
         _check_alike(checkpoint)
     firsts = {kinds: layout.kinds.index(kinds) for kinds in layout.kinds}

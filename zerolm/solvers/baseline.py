@@ -48,7 +48,7 @@ class BaselineModel:
     def space_with(self, settings: Mapping[str, Any], within: float | None, model: CostModel) -> UniformSpace:
         """Return its space with settings of the user; ``ValueError`` where these contradict it."""
         space = self._space({**self.settings, **settings})
-        if model.of(space.read(self.choices)) != self.costs:
+        if model.of_task(space.task).of(space.read(self.choices)) != self.costs:
             name = next(name for name, value in self.settings.items() if space.settings[name] != value)
             raise ValueError(
                 f"{name} {settings[name]} is not that of the baseline {self.name}, {self.settings[name]}; "
@@ -74,11 +74,12 @@ class BaselineModel:
                     f"the baseline {self.name} needs {need} {cost}, {most} than {budget} {limit}: "
                     f"drop {budget}, or give {least} {need}, or a share such as 0.8x"
                 )
-        return {f"max_{cost}": self.costs[cost] for cost in BOUNDED_COSTS} | dict(limits)
+        return {f"max_{cost}": self.costs[cost] for cost in BOUNDED_COSTS if self.costs[cost]} | dict(limits)
 
     def with_costs(self, model: CostModel) -> BaselineModel:
         """Return it with its costs by another model of them."""
-        return replace(self, costs=model.of(self._space(self.settings).read(self.choices)))
+        space = self._space(self.settings)
+        return replace(self, costs=model.of_task(space.task).of(space.read(self.choices)))
 
     def reference(self, space: SearchSpace, score: Score) -> Reference:
         """Return its scored choice for a result, with the bounds of its space that exclude it."""
@@ -132,6 +133,7 @@ def _of_document(name: str, document: Any, model: CostModel) -> BaselineModel:
     is_config = isinstance(document, Mapping) and ("space" not in document or "model_type" in document)
     space_name, settings, choices, architecture = (_of_config if is_config else _of_architecture)(document)
     space = make_space(space_name, **settings)
+    model = model.of_task(space.task)
     costs, real = model.of(space.read(choices)), model.of(architecture)
     differing = next((cost for cost in costs if costs[cost] != real[cost]), None)
     if differing is not None:
@@ -150,7 +152,6 @@ Reading = tuple[str, dict[str, Any], dict[str, Any], Architecture]
 
 
 def _of_architecture(document: Any) -> Reading:
-    """Return the reading of an architecture file of a uniform space."""
     architecture = from_document(document)
     space = SPACES[architecture.space]
     if space.name not in {name for name, _ in SPACE_OF.values()}:
@@ -161,7 +162,6 @@ def _of_architecture(document: Any) -> Reading:
 
 
 def _of_config(config: Mapping[str, Any]) -> Reading:
-    """Return the reading of a Hugging Face configuration."""
     experts = next((name for name in EXPERTS if isinstance(config.get(name), int) and config[name] > 1), None)
     if experts is not None:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")

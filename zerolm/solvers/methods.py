@@ -75,7 +75,6 @@ def _cheapest(instance: Instance) -> str:
 
 
 def _unsuited(name: str, score: Score) -> str:
-    """Return why a method cannot search by a score, and which can."""
     sums = [other for other, method in SEARCH_METHODS.items() if "sum" in method.needs]
     fit = [other for other, method in SEARCH_METHODS.items() if method.suits(score) and other not in sums]
     if score.additive:

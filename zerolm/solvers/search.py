@@ -60,7 +60,12 @@ def search(
     if top < 1:
         raise ValueError(f"top must be at least 1, not {top}")
     space = make_space(space) if isinstance(space, str) else space
-    costs = costs or CostModel()
+    conditions = costs or CostModel()
+    costs = conditions.of_task(space.task)
+    if space.task != "next" and any(name.endswith("kv_bytes") for name in budgets or {}):
+        raise ValueError(
+            f"{space.name} predicts no next token and keeps no KV cache: give no budget of kv_bytes"
+        )
     score = make_score(score, costs, **(options or {})) if isinstance(score, str) else score
     setup = Setup(costs, seed, sizes)
     solver = _solver(space, score, Budgets.of(budgets or {}, costs.names), setup, method, progress)
@@ -77,7 +82,7 @@ def search(
     certificate = _certificate(solver, gap, (ties, near_ties), start)
     compared = _comparison(solver, best[0], progress) if compare else ([], BoundsTest())
     return SearchResult(
-        Question(space, score.name, score.options, dict(budgets or {}), costs.conditions),
+        Question(space, score.name, score.options, dict(budgets or {}), conditions.conditions),
         certificate,
         pick,
         best,
@@ -103,7 +108,6 @@ def _solver(
 
 
 def _least(score: Score, best: float, floor: float | None) -> float:
-    """Return the least score of the pick."""
     least = best if score.measured else near(best)
     if floor is not None and at_least(best, floor):
         least = max(least, min(floor, best))

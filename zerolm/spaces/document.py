@@ -8,8 +8,10 @@ from typing import Any
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
+from zerolm.families.family import Task
+from zerolm.families.known import family_named
 from zerolm.scores import all_variants, make_score, variants
-from zerolm.spaces.base import SearchSpace, make_space
+from zerolm.spaces.base import SPACES, SearchSpace, make_space
 from zerolm.spaces.choices import no_others
 
 
@@ -35,6 +37,12 @@ def from_document(document: Any) -> Architecture:
     if not isinstance(settings, Mapping) or not isinstance(choices, Mapping):
         raise ValueError("'settings' and 'architecture' must be JSON objects")
     return make_space(str(document["space"]), **{str(key): settings[key] for key in settings}).read(choices)
+
+
+def task_of(architecture: Architecture) -> Task:
+    """Return the task of an architecture's network, which its space or its family determines."""
+    name, _, family = architecture.space.partition(":")
+    return family_named(family).task if family else SPACES[name].task
 
 
 def scores_of(

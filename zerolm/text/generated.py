@@ -186,7 +186,6 @@ def _vocabulary(checkpoint: Checkpoint) -> tuple[PreTrainedTokenizerBase | None,
 
 
 def _whole_model(checkpoint: Checkpoint, compute: Compute) -> PreTrainedModel:
-    """Return the model in memory on its device, its weights in the type of products."""
     model: PreTrainedModel = in_memory(mapped_model(checkpoint))
     for weight in model.parameters():  # buffers stay: frequencies of rotations are exact
         weight.data = weight.data.to(compute.products)
@@ -195,7 +194,6 @@ def _whole_model(checkpoint: Checkpoint, compute: Compute) -> PreTrainedModel:
 
 
 def _free(compute: Compute) -> int:
-    """Return bytes of memory that the model may take."""
     if compute.device.type == "cuda":
         return int(torch.cuda.mem_get_info(compute.device)[0])
     return free_memory() if compute.memory is None else compute.memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -190,10 +190,44 @@ def train_all(
     backend: Backend = "loky",
     progress: Progress = silent,
 ) -> list[Label]:
-    """Return the label of each architecture with a seed and a name, in their order: ``labels_as_trained``."""
-    trained = labels_as_trained(runs, text, request, jobs=jobs, backend=backend, progress=progress)
-    labels = dict(trained)
-    return [labels[place] for place in range(len(runs))]
+    """Return the label of each architecture with a seed and a name, in their order.
+
+    Labels that are kept are not trained again; each other is kept as soon as it is known. ``loky`` trains in
+    ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the device that is asked
+    for. ``ValueError`` while another command trains the same way, for a rule of depth that does not hold, and
+    for architectures that are too large for the memory.
+    """
+    check_workers(jobs, backend)
+    check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
+    folder = cache_folder("labels") / _digest(_circumstances(text, request))
+    names = [_digest([architecture.identity, seed]) for architecture, seed, _ in runs]
+    with locked(folder, "another command trains architectures in the same way; wait for it"):
+        kept = KeptRows(folder / KEPT)
+        labels = {
+            place: Label.of(kept.results[name]) for place, name in enumerate(names) if name in kept.results
+        }
+        lacking = [place for place in range(len(runs)) if place not in labels]
+        if backend == "loky":
+            _check_memory([runs[place][0] for place in lacking], request, jobs)
+        progress(_summary(labels.values()), len(labels), len(runs))
+        waiting = list[LabelRun]()
+        for place in lacking:
+            architecture, seed, name = runs[place]
+            waiting.append(LabelRun(architecture, seed, folder / names[place], name))
+        work = LabelTraining(text, request)
+        trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
+        with closing(trained) as results:
+            for number, label in results:
+                labels[lacking[number]] = label
+                kept.add({names[lacking[number]]: asdict(label)})
+                shutil.rmtree(waiting[number].folder, ignore_errors=True)  # the checkpoints that led to it
+                progress(_summary(labels.values()), len(labels), len(runs))
+        return [labels[place] for place in range(len(runs))]
+
+
+def _summary(labels: Iterable[Label]) -> str:
+    losses = [label.loss for label in labels if label.losses]
+    return f"training architectures, best loss {min(losses):.3f}" if losses else "training architectures"
 
 
 def _check_memory(architectures: Sequence[Architecture], request: TrainingRequest, jobs: int) -> None:
@@ -208,57 +242,6 @@ def _check_memory(architectures: Sequence[Architecture], request: TrainingReques
             f"{TRAINED_BYTES * largest / 1e9:,.3g} GB of memory; {most / 1e6:,.0f}M parameters fit"
             f"{f' with {jobs} jobs' if jobs > 1 else ''}"
         )
-
-
-def labels_as_trained(
-    runs: Sequence[tuple[Architecture, int, str]],
-    text: LabelText,
-    request: TrainingRequest,
-    *,
-    jobs: int = 1,
-    backend: Backend = "loky",
-    progress: Progress = silent,
-) -> Generator[tuple[int, Label], None, None]:
-    """Yield the place and the label of each architecture with a seed and a name, as soon as it is known.
-
-    What is kept comes first and is not trained again; the others start in their order. ``loky`` trains in
-    ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the device that is asked
-    for. ``ValueError`` while another command trains the same way, for a rule of depth that does not hold, and
-    for architectures that are too large for the memory.
-    """
-    check_workers(jobs, backend)
-    check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
-    folder = cache_folder("labels") / _digest(_circumstances(text, request))
-    names = [_digest([architecture.identity, seed]) for architecture, seed, _ in runs]
-    wanted = [
-        LabelRun(a, seed, folder / digest, name) for digest, (a, seed, name) in zip(names, runs, strict=True)
-    ]
-    with locked(folder, "another command trains architectures in the same way; wait for it"):
-        kept, losses = KeptRows(folder / KEPT), list[float]()
-        lacking = [place for place, name in enumerate(names) if name not in kept.results]
-        if backend == "loky":
-            _check_memory([runs[place][0] for place in lacking], request, jobs)
-        for place, name in enumerate(names):
-            if name in kept.results:
-                label = Label.of(kept.results[name])
-                losses += [label.loss] if label.losses else []
-                yield place, label
-        done = len(wanted) - len(lacking)
-        progress(_summary(losses), done, len(wanted))
-        work, waiting = LabelTraining(text, request), [wanted[place] for place in lacking]
-        trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
-        with closing(trained) as results:
-            for number, label in results:
-                kept.add({names[lacking[number]]: asdict(label)})
-                shutil.rmtree(waiting[number].folder, ignore_errors=True)  # the checkpoints that led to it
-                losses += [label.loss] if label.losses else []
-                done += 1
-                progress(_summary(losses), done, len(wanted))
-                yield lacking[number], label
-
-
-def _summary(losses: Sequence[float]) -> str:
-    return f"training architectures, best loss {min(losses):.3f}" if losses else "training architectures"
 
 
 def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:

@@ -77,7 +77,7 @@ class ScoreSettings(Request):
         from zerolm.scores import all_variants
         from zerolm.scores.base import score_options
         from zerolm.spaces import shape_text
-        from zerolm.spaces.document import scores_of
+        from zerolm.spaces.document import scores_of, task_of
         from zerolm.verbs.calibrate_report import attached, calibration_of
         from zerolm.verbs.score_report import ScoreReport, ScoreValue
 
@@ -92,7 +92,7 @@ class ScoreSettings(Request):
             architecture.space,
             architecture.choices,
             shape_text(architecture),
-            costs.of(architecture),
+            costs.of_task(task_of(architecture)).of(architecture),
             scores + ([calibrated[0]] if calibrated else []),
             calibration.labels.metric if calibration else None,
             calibrated[1] if calibrated else None,

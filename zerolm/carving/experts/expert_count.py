@@ -22,8 +22,7 @@ from zerolm.planning.size_request import ALL, AUTO, WORST, SizeRequest
 from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.settings.domains import domains_of
 from zerolm.settings.units import KeptUnits
-from zerolm.solvers.maximin import best_at_worst
-from zerolm.solvers.quadratic import least_pairs
+from zerolm.solvers.subsets import best_at_worst, least_pairs
 from zerolm.statistics import TOLERANCE
 
 Costs = Mapping[str, int]

@@ -117,7 +117,7 @@ def export(
             learner = PathLearner(architecture, network, request.teaching, compare)
             log = _trained(learner, text, request.training, teacher, work, progress)
             losses["after"] = text.loss(network)
-        choices, costs = architecture.choices, CostModel().of(architecture)
+        choices, costs = architecture.choices, CostModel().of_task(space.task).of(architecture)
         layers = [PathLayer(**layer) for layer in choices["layers"]]
         alike = [matrix.tolist() for matrix in similarity]
         words = space.words(choices)

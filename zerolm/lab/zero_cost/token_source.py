@@ -13,7 +13,7 @@ from zerolm.networks.network import Task
 from zerolm.text.documents import Text
 from zerolm.text.encoding import TRAINED_ON, encoded, pieces, trained_tokenizer
 from zerolm.text.predictions import masked
-from zerolm.text.sequences import cut, spread_evenly
+from zerolm.text.tokens import cut, spread_evenly
 
 
 @dataclass(frozen=True, eq=False)

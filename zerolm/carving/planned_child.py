@@ -104,7 +104,7 @@ def _smaller_by(carving: Carving) -> str:
 
 
 def in_time(carving: Carving, spent: float) -> Carving:
-    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce it."""
+    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce its time."""
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
@@ -123,7 +123,7 @@ def in_time(carving: Carving, spent: float) -> Carving:
 
 
 def announce_weighing(carving: Carving, units: str, seconds_of: Callable[[CarvingWork, Pace], float]) -> None:
-    """Announce the time to compare units with all others, if it is long: that of ``seconds_of``."""
+    """Announce the time to compare units with all others, as ``seconds_of`` returns it, if it is long."""
     session = carving.session
     if session is None or carving.progress is silent:
         return

@@ -3,7 +3,6 @@
 import ctypes
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from once import once
+from refusals import Zerolm
 from torch import nn
 from typed_models import some_words, typed_parent
 
@@ -121,7 +121,6 @@ def test_rows_that_fall_into_no_blocks_are_refused() -> None:
         quantised(normal(2, 32), BY_NAME["Q8_0"], np.ones(8, np.float32))
 
 
-Zerolm = Callable[..., Any]
 SMALL: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 256}
 """Rows of 96 and 256: blocks of 256 fit the latter alone."""
 ODD: dict[str, Any] = {"hidden_size": 72, "num_attention_heads": 4, "intermediate_size": 172, "head_dim": 18}

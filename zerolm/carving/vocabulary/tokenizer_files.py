@@ -45,7 +45,7 @@ class TokenizerFiles:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The ``tokenizer.json``, converted from older files; ``ValueError`` where it is Python code."""
+        """The ``tokenizer.json``, or older files converted; ``ValueError`` where it runs as Python code."""
         folder = self.folder
         settings = read_object(folder, SETTINGS) if inside(folder, SETTINGS) else {}
         if settings.get("auto_map"):

@@ -104,7 +104,7 @@ def _smaller_by(carving: Carving) -> str:
 
 
 def in_time(carving: Carving, spent: float) -> Carving:
-    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce its time."""
+    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce them."""
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving

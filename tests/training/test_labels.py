@@ -269,11 +269,11 @@ def test_two_commands_train_apart(text: LabelText, few: list[Architecture], own_
         train_all(runs(few), text, REQUEST)
 
 
+UNIFORM: dict[str, Any] = {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
+UNIFORM |= {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"}
 SMALL: dict[str, dict[str, Any]] = {
-    "bert": {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
-    | {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"},
-    "gpt2-uniform": {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
-    | {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"},
+    "bert": UNIFORM,
+    "gpt2-uniform": UNIFORM,
     "flexibert": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "stacks": "1"},
     "gpt2": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "d_embed": "16", "div_val": "1"}
     | {"ffn_per_hidden": "0.1:10"},

@@ -64,7 +64,6 @@ class ModelSizes(CoreSizes):
     units: dict[str, tuple[str, int]]
 
     def labelled(self, label: str) -> int:
-        """Return a size by its label; 0 where there is none."""
         return self.sizes.get(label, super().labelled(label))
 
     def length(self, axis: str) -> int | None:

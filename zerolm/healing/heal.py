@@ -107,7 +107,6 @@ class Healing:
 
     @cached_property
     def device(self) -> torch.device:
-        """The device that this process trains on."""
         return device_for(self.request.execution)
 
     @cached_property

@@ -92,12 +92,10 @@ class Blocks:
 
     @property
     def predicts(self) -> bool:
-        """Whether the model has a head that predicts tokens."""
         return self.model.get_output_embeddings() is not None
 
     @property
     def vocab(self) -> int:
-        """Return the size of the vocabulary."""
         return int(self.model.config.vocab_size)
 
     @property

@@ -42,7 +42,6 @@ class Method:
     proves: bool = False
 
     def suits(self, score: Score) -> bool:
-        """Return whether a score has what the method needs."""
         has = {"sum": score.additive, "guides": bool(score.guides), "table": score.table is not None}
         return not self.needs or any(has[need] for need in self.needs)
 

@@ -124,7 +124,6 @@ class Sampler:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, compute: Compute) -> Sampler:
-        """Return the sampler of a checkpoint."""
         tokenizer, allowed = _vocabulary(checkpoint)
         before = tuple(separator(tokenizer, len(allowed))) if tokenizer else ()
         if max((*before, 0)) >= len(allowed):

@@ -60,7 +60,6 @@ class Tokens:
         return self.ids.numel() if self.mask is None else int(self.mask.sum())
 
     def digest(self) -> str:
-        """The SHA-256 of the tokens and their mask."""
         parts = [self.ids] if self.mask is None else [self.ids, self.mask]
         content = b"".join(repr(tuple(x.shape)).encode() + x.numpy().tobytes() for x in parts)
         return hashlib.sha256(content).hexdigest()

@@ -53,7 +53,6 @@ def text_in(file: Path, most: int) -> str:
 
 
 def too_long(source: Path, most: int) -> str:
-    """Return the message of a text with more than ``most`` bytes."""
     return f"{source} has more than {most >> 20} MiB; a part of it does"
 
 

@@ -65,7 +65,6 @@ class Label:
 
     @property
     def loss(self) -> float:
-        """Return the loss at the end."""
         return self.losses[max(self.losses)]
 
 

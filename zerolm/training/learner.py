@@ -58,7 +58,6 @@ class Objective:
 
     @property
     def hidden(self) -> bool:
-        """Whether hidden states are compared."""
         return any(name in (*OF_STATES, EMBEDDING) for name in self.weights)
 
     def inputs(self, ids: Tensor) -> dict[str, Tensor]:
@@ -225,5 +224,4 @@ class Labelled(nn.Module):
 
 
 def total(losses: Mapping[str, Tensor]) -> Tensor:
-    """Return the sum of losses."""
     return torch.stack(list(losses.values())).sum()

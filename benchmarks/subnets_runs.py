@@ -20,11 +20,10 @@ from zerolm.carving.request import Destination, MethodRequest, Methods, methods_
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
-from zerolm.lab.subnets.draws import Sizes
 from zerolm.lab.subnets.judged import slices_of
 from zerolm.lab.subnets.judging import Judging, judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
-from zerolm.lab.subnets.slicing import cuts_of, slice_parent
+from zerolm.lab.subnets.slicing import Sizes, cuts_of, slice_parent
 from zerolm.lab.verbs.slice import SlicesReport
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.networks.compute import compute

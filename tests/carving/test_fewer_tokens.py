@@ -279,8 +279,6 @@ def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     with pytest.raises(ValueError, match=r"--max-weight-bytes 500 would have to be at least [\d,]+ \("):
         usual(parent, text, budget={"max_weight_bytes": 500}, form="gguf")
-    with pytest.raises(ValueError, match="params"):
-        usual(parent, text, budget={"max_params": 500})
 
 
 @pytest.mark.parametrize("text", [None, "generated"])

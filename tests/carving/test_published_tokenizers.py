@@ -23,6 +23,7 @@ pytest.importorskip("google.protobuf")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from gguf import GGUFReader  # noqa: E402
+from gguf_files import written  # noqa: E402
 from made_tokenizers import CORPUS, byte_level  # noqa: E402
 from made_vocabularies import TEMPLATE, decoder  # noqa: E402
 from published_rules import PUBLISHED, SIZE, save_published  # noqa: E402
@@ -35,13 +36,10 @@ from zerolm.carving.request import Destination, Methods  # noqa: E402
 from zerolm.carving.vocabulary import byte_losses  # noqa: E402
 from zerolm.carving.vocabulary.tokenizer_files import write_cut  # noqa: E402
 from zerolm.checkpoints import Checkpoint  # noqa: E402
-from zerolm.children.child_tensors import Child  # noqa: E402
 from zerolm.children.gguf.check import check  # noqa: E402
 from zerolm.children.gguf.tokenizer import check_reading, compare_with, opened, vocabulary  # noqa: E402
-from zerolm.children.gguf.write import write  # noqa: E402
 from zerolm.networks.opener import open_model, stock_tokenizer  # noqa: E402
 from zerolm.planning.size_request import SizeRequest, VocabularyRequest  # noqa: E402
-from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 
 ROWS: Final = 960
 WRITTEN_AS: Final = {
@@ -111,8 +109,7 @@ def compared(name: str, tokenizer: Any, reader: Any, count: int) -> None:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_strings_are_read_alike(name: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent_of(tmp_path / "parent", name))
-    file, tokenizer = tmp_path / "child.gguf", opened(checkpoint)
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    file, tokenizer = written(checkpoint.folder, tmp_path / "child.gguf"), opened(checkpoint)
     model = open_model(checkpoint)
     proof = check(file, lambda ids: model(input_ids=ids).logits, tokenizer)
     assert NOTED.get(name, "") in " ".join(proof.notes)

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-from zerolm.carving import pace as pacing
 from zerolm.carving.loss import LOSS_BATCH, Loss
 from zerolm.carving.pace import LEAST_TOKENS, LONG, CarvingWork, Pace, announcement, fitting, loss_by_twice
 from zerolm.carving.request import MethodRequest, Methods, methods_of
@@ -180,16 +179,11 @@ def test_a_long_carving_is_announced_and_what_is_faster_is(work: CarvingWork, pa
 def test_a_carving_keeps_its_time_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = saved(tmp_path / "parent", "llama")
     child: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 64, "length": 16}
-    monkeypatch.setattr(pacing, "measured_pace", lambda *_: Pace(1e-1, 4e-1, 1e-2, 1e-12, 1e-12))
     monkeypatch.setattr(
         "zerolm.carving.session.measured_pace", lambda *_: Pace(1e-1, 4e-1, 1e-2, 1e-12, 1e-12)
     )
     said: list[str] = []
-
-    def told(text: str, *_: int) -> None:
-        said.append(text)
-
-    carved = carve(parent, **child, for_=500.0, progress=told)
+    carved = carve(parent, **child, for_=500.0, progress=lambda text, *_: said.append(text))
     counted = int(carved.notes[0].split()[0])
     assert 1 <= counted < 64
     assert carved.notes[0] == f"{counted} sequences, to last about 8 min"

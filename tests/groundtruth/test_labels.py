@@ -155,27 +155,15 @@ def test_a_judgement_travels_along() -> None:
     assert from_document(json.loads(json.dumps(document))).method == "dictionary"
 
 
+FIELDS = ("format", "version", "space", "settings", "metric", "method", "labels")
+
+
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place of a document that decides something."""
     yield path
-    items = (
-        document.items()
-        if isinstance(document, dict)
-        else enumerate(document)
-        if isinstance(document, list)
-        else ()
-    )
-    for key, value in items:
-        if path or key in (
-            "format",
-            "version",
-            "space",
-            "settings",
-            "metric",
-            "higher_is_better",
-            "method",
-            "labels",
-        ):
+    items = document.items() if isinstance(document, dict) else ()
+    for key, value in enumerate(document) if isinstance(document, list) else items:
+        if path or key in (*FIELDS, "higher_is_better"):
             yield from places(value, (*path, key))
 
 
@@ -209,7 +197,7 @@ def test_spoilt_documents_are_refused_or_harmless(name: str, data: st.DataObject
         assert message
 
 
-@pytest.mark.parametrize("field", ["format", "version", "space", "settings", "metric", "method", "labels"])
+@pytest.mark.parametrize("field", FIELDS)
 def test_every_field_is_needed(field: str) -> None:
     document = {key: value for key, value in DOCUMENTS["gpt2"].items() if key != field}
     with pytest.raises(ValueError, match=field):

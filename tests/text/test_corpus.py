@@ -16,7 +16,7 @@ from portion import portion
 from tiny import saved, word_tokenizer
 from transformers import AutoTokenizer
 
-from zerolm.lab.zero_cost.token_source import text_source
+from zerolm.lab.zero_cost.settings import text_source
 from zerolm.networks.batch import NOTHING
 from zerolm.text import documents as documents_module
 from zerolm.text.corpus import Corpus, Sequences, TokenFile, batch_of, token_file

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
+from zerolm.carving.budgeted_units import of_experts, ready, with_fewer_experts
 from zerolm.carving.finished_child import finished
 from zerolm.carving.formats import FORMATS
 from zerolm.carving.parent_and_request import (

@@ -188,8 +188,7 @@ class GgufFile:
         from zerolm.children.verify import outputs
         from zerolm.networks.pooling import TokenPooling
 
-        model = weights.model.train(False)
-        file = next(folder.glob("*.gguf"))
+        model, file = weights.model.train(False), next(folder.glob("*.gguf"))
         pooling = TokenPooling.of(source)
         return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source), pooling=pooling)
 

@@ -22,7 +22,6 @@ from zerolm.text.defaults import GENERATED, NO_FILES
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.stream.narrowing import Basis
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _smaller_by(carving: Carving) -> str:
 
 
 def in_time(carving: Carving, spent: float) -> Carving:
-    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce it."""
+    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce them."""
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
@@ -124,7 +123,7 @@ def in_time(carving: Carving, spent: float) -> Carving:
 
 
 def announce_weighing(carving: Carving, units: str, seconds_of: Callable[[CarvingWork, Pace], float]) -> None:
-    """Announce the time to compare units with all others, if it is long: that of ``seconds_of``."""
+    """Announce the time to compare units with all others, as ``seconds_of`` returns it, if it is long."""
     session = carving.session
     if session is None or carving.progress is silent:
         return
@@ -282,7 +281,7 @@ def _with_notes(
     by_width: Mapping[int, float] | None = None,
     measured: str = "",
 ) -> PlannedChild:
-    """Return the outcome of a plan; ``by_width`` are losses by the width of the stream."""
+    """Return the outcome of a plan; ``by_width`` are losses by the width, shown with the energy it keeps."""
     cut = carving.narrowed(plan.cut, plan.width)
     notes = (
         _time_note(carving.methods),
@@ -291,14 +290,11 @@ def _with_notes(
         *width_notes(cut),
         measured,
     )
-    rows = _spectrum(carving.basis, by_width or {}) if cut.narrowing or by_width else []
+    rows, losses_by_width = list[SpectrumRow](), by_width or {}
+    if cut.narrowing or by_width:
+        sizes = stream_widths(len(carving.basis.energy)).tolist()
+        rows = [SpectrumRow(size, carving.basis.kept(size), losses_by_width.get(size)) for size in sizes]
     return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, notes=notes, rows=rows)
-
-
-def _spectrum(basis: Basis, losses: Mapping[int, float]) -> list[SpectrumRow]:
-    """Return the energy that widths of the stream keep, and their losses where these are estimated."""
-    sizes = stream_widths(len(basis.energy)).tolist()
-    return [SpectrumRow(size, basis.kept(size), losses.get(size)) for size in sizes]
 
 
 def _read(methods: Methods, tokens: Tokens) -> Methods:

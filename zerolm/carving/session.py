@@ -171,10 +171,7 @@ class Session:
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """The parent with its compute settings, and the tokens: all measurements depend on them.
-
-        The digest of the tokens represents the text, its tokenizer, sequences, length and seed.
-        """
+        """All that results depend on: the parent as run, and tokens by text, tokenizer, number and seed."""
         return *self._parent_as_run, self.tokens.digest()
 
     @cached_property
@@ -323,10 +320,7 @@ class Session:
     def repaired(
         self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
-        """Return new output matrices for the cut, with these ridges or chosen ones.
-
-        With quantisation ``types`` the repair corrects rounding errors too.
-        """
+        """Return output matrices by these ridges or chosen ones; with ``types`` they correct rounding too."""
         rule = self.methods.repair
         if rule == "none" or (types is None and cut.keeps_all):
             return Repaired()

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.correlations import Agreement, agreement
-from zerolm.statistics.ranks import correlation, tie_ranks
+from zerolm.statistics.correlations import Agreement, agreement, correlation, tie_ranks
 
 EXACT_IN_SINGLE: Final = 1 << 24
 """Single precision holds every integer up to here; no sum below exceeds n^2."""

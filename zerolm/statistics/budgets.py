@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.ranks import finite_pair, quantiles, tie_ranks
+from zerolm.statistics.correlations import finite_pair, quantiles, tie_ranks
 
 
 def budget_ladder(cost: Floats | Ints) -> Floats:

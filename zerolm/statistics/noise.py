@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.correlations import kendall, spearman
-from zerolm.statistics.ranks import TOLERANCE
+from zerolm.statistics.correlations import TOLERANCE, kendall, spearman
 
 NEIGHBOURS: Final = 50
 """Repeated runs from which the noise of an architecture is sampled; the ceiling hardly depends on it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.ranks import finite_pair, tie_ranks
+from zerolm.statistics.correlations import finite_pair, tie_ranks
 
 
 @dataclass(frozen=True, slots=True)

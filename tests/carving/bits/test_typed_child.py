@@ -97,14 +97,6 @@ def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, t
     assert CarvingReport.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 
-def test_weights_alone_choose_types_without_a_text(parent: Path, tmp_path: Path) -> None:
-    out = tmp_path / "child"
-    carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
-    check_written(carved, out, 10**9)
-    assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
-    assert carved.equal_bytes == []
-
-
 def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(parent)
     weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))))
@@ -137,9 +129,14 @@ def test_what_cannot_be_is_told(parent: Path, tmp_path: Path, flags: dict[str, o
     assert not list(tmp_path.iterdir())
 
 
-def test_a_recipe_with_a_wrong_type_is_refused(parent: Path, tmp_path: Path) -> None:
+def test_weights_alone_choose_types_and_a_recipe_with_a_wrong_one_is_refused(
+    parent: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "child"
-    carve(parent, out, form="gguf", keep=1, max_bits=9.0)
+    carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
+    check_written(carved, out, 10**9)
+    assert {row.type for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
+    assert carved.equal_bytes == []
     recipe = json.loads((out / "recipe.json").read_text())
     for wrong in ([{"layer": 0, "role": "q", "type": "Q9"}], [{"layer": 7, "role": "q", "type": "Q8_0"}], {}):
         (tmp_path / "recipe.json").write_text(json.dumps(recipe | {"types": wrong}))

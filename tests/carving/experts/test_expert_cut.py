@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, rebuild
-from changed_folders import configured, replaced
+from changed_folders import configured, flip, replaced
 from covering import chosen
 from packed_mixtures import FP8, INT4, WAYS, packed_mixture, plain_twin
 from refusals import Zerolm, refused
@@ -87,11 +87,7 @@ def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'another' of the written child differs"):
         compare(file, [*written(fewer), more])
     router = child.tensors[str(child.layout.name("router", 2))]
-    with file.open("r+b") as opened:
-        opened.seek(router.start)
-        byte = opened.read(1)
-        opened.seek(router.start)
-        opened.write(bytes([byte[0] ^ 1]))
+    flip(file, router.start)
     with pytest.raises(ValueError, match=r"gate\.weight.*differs"):
         compare(file, written(fewer))
 
@@ -110,11 +106,7 @@ def test_several_files_are_compared_while_written(tmp_path: Path, monkeypatch: p
 
     def spoilt(*args: Any, written: Any, **more: Any) -> list[Path]:
         def hand_on(file: Path, tensor: Outgoing) -> None:
-            with file.open("r+b") as opened:
-                opened.seek(-1, 2)
-                byte = opened.read(1)
-                opened.seek(-1, 2)
-                opened.write(bytes([byte[0] ^ 1]))
+            flip(file, -1)
             written(file, tensor)
 
         return sizes(*args, written=hand_on, **more)

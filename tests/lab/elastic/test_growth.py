@@ -7,15 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from small_supernets import normal
 
-from zerolm.lab.supernets.growth import diversity, grown, growths, mean_params, pca_count
+from zerolm.lab.supernets.learner import diversity, grown, growths, mean_params, pca_count
 
 SEEDS = st.integers(0, 10**6)
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(SEEDS, st.floats(0.5, 0.999), st.integers(2, 40))

@@ -10,8 +10,7 @@ import torch
 from small_supernets import Drawn, run_of, space_of
 from torch import Tensor
 
-from zerolm.lab.supernets.growth import grown
-from zerolm.lab.supernets.learner import SupernetLearner
+from zerolm.lab.supernets.learner import SupernetLearner, grown
 from zerolm.lab.supernets.request import Growth, Teaching
 from zerolm.lab.supernets.supernet import Supernet
 from zerolm.training.train import train

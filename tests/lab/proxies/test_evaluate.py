@@ -19,11 +19,18 @@ from zerolm.architecture import Architecture
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate, bytes_needed
-from zerolm.lab.zero_cost.compute import Outcome, compute
-from zerolm.lab.zero_cost.job import LIBRARIES, ProxyWork, _outcome, _row, evaluate, kept_values
+from zerolm.lab.zero_cost.job import (
+    LIBRARIES,
+    Outcome,
+    ProxyWork,
+    _outcome,
+    _row,
+    compute,
+    evaluate,
+    kept_values,
+)
 from zerolm.lab.zero_cost.passes import NEEDS
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import random_source
+from zerolm.lab.zero_cost.settings import Settings, random_source
 from zerolm.networks.build import build
 from zerolm.spaces import make_space
 

@@ -10,7 +10,7 @@ from networks_small import batch_for, made
 from torch import Tensor, nn
 
 from zerolm.lab.zero_cost import find_proxy, proxy_names
-from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.passes import Protocol
 from zerolm.networks.network import Linear, Network, matrices_of
 

@@ -16,8 +16,8 @@ from torch.func import functional_call
 from transformers import ViTConfig, ViTForImageClassification
 
 from zerolm.lab.zero_cost import find_proxy
-from zerolm.lab.zero_cost.compute import compute
 from zerolm.lab.zero_cost.definitions.activations import output_spectrum, spread
+from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.passes import Passes, Protocol
 from zerolm.lab.zero_cost.passes.shared import singular_values
 from zerolm.networks.batch import Batch, loss

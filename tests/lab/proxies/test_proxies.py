@@ -12,7 +12,7 @@ from networks_small import MADE, Record, batch_for, by_weights, made, record
 from torch import Tensor
 
 from zerolm.lab.zero_cost import LeftOut, find_proxy, proxy_names
-from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.passes import Passes, Protocol
 from zerolm.networks.batch import Batch
 from zerolm.networks.build import build

@@ -76,10 +76,7 @@ class FewerExperts:
         return None if kept is None else kept[int(self.by_layer[layer].searchsorted(expert))]
 
     def outgoing(self) -> list[Outgoing]:
-        """Return the child's tensors in the order of the parent's files; each is read when it is written.
-
-        Kept rows of a tensor are copied; a tensor of a single expert is copied, or omitted, as a whole.
-        """
+        """Return the child's tensors in the order of the parent's files; each is read when it is written."""
         layout, tensors = self.parent.layout, list[Outgoing]()
         for name, info in self.parent.tensors.items():
             slot = layout.slots.get(name)

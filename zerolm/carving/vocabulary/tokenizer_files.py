@@ -45,7 +45,7 @@ class TokenizerFiles:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The ``tokenizer.json``, converted from older files; ``ValueError`` where it is Python code."""
+        """The ``tokenizer.json``, or older files converted; ``ValueError`` where it runs as Python code."""
         folder = self.folder
         settings = read_object(folder, SETTINGS) if inside(folder, SETTINGS) else {}
         if settings.get("auto_map"):
@@ -114,8 +114,6 @@ class TokenizerFiles:
         self._write_lists(document["model"], place)
         for name in MODELS:
             if inside(self.folder, name):
-                from zerolm.carving.vocabulary.tokenizer_files import write_cut
-
                 ids = self.table.ids
                 cut_ids = {token: new[number] for token, number in ids.items() if number in new}
                 with one_line(f"the tokenizer {str(self.folder / name)!r}"):

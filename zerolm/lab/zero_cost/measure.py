@@ -27,11 +27,10 @@ from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import Measured, evaluate, kept_values
 from zerolm.lab.zero_cost.libra import judge
-from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
+from zerolm.lab.zero_cost.result import IMAGES, ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.selection import USUAL_COUNT
 from zerolm.lab.zero_cost.selection import Selection as Selection
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import TokenSource, random_source, text_source
+from zerolm.lab.zero_cost.settings import Settings, TokenSource, random_source, text_source
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
@@ -42,7 +41,6 @@ from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import whole_text
 from zerolm.text.encoding import chat_renderer
-from zerolm.verbs.comparison_sheets import IMAGES
 
 USUAL_VIEW: Final = "declared"
 MAX_VOCABULARY: Final = 8192

@@ -22,8 +22,6 @@ from zerolm.spaces import Candidates, ColumnCandidates, make_space, space_names
 from zerolm.spaces.decoders import SPACE_OF, Decoder, decoders
 from zerolm.spaces.membership import exclusions
 
-UNIFORM = ("llama", "gpt2-uniform", "bert")
-
 
 @pytest.mark.parametrize("view", ["declared", "published", "trained"])
 def test_flexibert_has_the_published_size(view: str) -> None:
@@ -140,23 +138,6 @@ def test_a_customised_space_is_as_large_as_its_list(name: str, data: st.DataObje
         assume(False)
     assert space.size() == sum(1 for _ in members(space))
     assert space.size() == sum(backbone.size for backbone in space.backbones())
-
-
-@pytest.mark.parametrize("name", UNIFORM)
-def test_default_shapes_keep_their_ratios(name: str) -> None:
-    space, seen = make_space(name), 0
-    low, high = space.settings["hidden_per_depth"]
-    narrow, wide = space.settings["ffn_per_hidden"]
-    thin, thick = space.settings.get("query_per_hidden", (1, 1))
-    for backbone in space.backbones():
-        assert low <= backbone.width / backbone.depth <= high
-        candidates = backbone.blocks[0].candidates
-        for choice in list(candidates.choices)[:: max(1, len(candidates) // 20)]:
-            assert narrow <= choice["ffn"] / backbone.width <= wide
-            assert thin <= choice["heads"] * backbone.choices["head_size"] / backbone.width <= thick
-            assert choice["heads"] % choice["kv_heads"] == 0
-        seen += len(candidates)
-    assert seen == space.size()
 
 
 def test_the_default_llama_space_spans_ten_million_to_ten_billion() -> None:

@@ -25,7 +25,7 @@ from zerolm.solvers.sampling import drawn
 from zerolm.spaces import SPACES, make_space
 from zerolm.text.predictions import predicted
 from zerolm.training import labels
-from zerolm.training.labels import LabelText, LabelTraining, train_all
+from zerolm.training.labels import LabelText, LabelTraining, labels_as_trained, train_all
 from zerolm.training.losses import HELD_BATCH
 from zerolm.training.request import DEPTH_RULES, Execution, Schedule, TrainingRequest
 from zerolm.training.scaling import BASE_DEPTH, scaled
@@ -106,6 +106,14 @@ def test_another_text_is_judged_on_whole(text: LabelText, few: list[Architecture
     assert list(label.losses.values()) == pytest.approx(by_hand(judged, few[0], 0), abs=2e-5)
     assert label.loss != plain.loss
     assert train_all(runs(few[:1]), text, REQUEST) == [plain]
+
+
+def test_labels_come_as_they_are_trained(text: LabelText, few: list[Architecture]) -> None:
+    """What is kept comes first; one that is stopped has lost nothing that was finished."""
+    stopped = labels_as_trained(runs(few), text, REQUEST)
+    assert next(stopped)[0] == 0
+    stopped.close()
+    assert [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)] == [1, 0]
 
 
 def test_compiled_parts(text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,11 @@ class Sampler:
                 f"{len(allowed)}"
             )
         kept = len(edges(tokenizer)[0]) if tokenizer else 0
-        return cls(_whole_model(checkpoint, compute), before, kept, allowed, compute.device)
+        model: PreTrainedModel = in_memory(mapped_model(checkpoint))
+        for weight in model.parameters():  # buffers stay: frequencies of rotations are exact
+            weight.data = weight.data.to(compute.products)
+        model.to(compute.device)  # type: ignore[arg-type]
+        return cls(model, before, kept, allowed, compute.device)
 
     @torch.inference_mode()
     def sample(self, uniforms: Tensor, progress: Progress, *, done: int, of: int) -> Tensor:
@@ -182,14 +186,6 @@ def _vocabulary(checkpoint: Checkpoint) -> tuple[PreTrainedTokenizerBase | None,
     allowed = torch.zeros(vocab, dtype=torch.bool)
     allowed[usual] = True
     return tokenizer, allowed
-
-
-def _whole_model(checkpoint: Checkpoint, compute: Compute) -> PreTrainedModel:
-    model: PreTrainedModel = in_memory(mapped_model(checkpoint))
-    for weight in model.parameters():  # buffers stay: frequencies of rotations are exact
-        weight.data = weight.data.to(compute.products)
-    model.to(compute.device)  # type: ignore[arg-type]
-    return model
 
 
 def _free(compute: Compute) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -189,9 +189,24 @@ def train_all(
     backend: Backend = "loky",
     progress: Progress = silent,
 ) -> list[Label]:
-    """Return the label of each architecture with a seed and a name, in their order.
+    """Return the label of each architecture with a seed and a name, in their order: ``labels_as_trained``."""
+    trained = labels_as_trained(runs, text, request, jobs=jobs, backend=backend, progress=progress)
+    labels = dict(trained)
+    return [labels[place] for place in range(len(runs))]
 
-    Labels that are kept are not trained again; each other is kept as soon as it is known. ``loky`` trains in
+
+def labels_as_trained(
+    runs: Sequence[tuple[Architecture, int, str]],
+    text: LabelText,
+    request: TrainingRequest,
+    *,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    progress: Progress = silent,
+) -> Generator[tuple[int, Label], None, None]:
+    """Yield the place and the label of each architecture with a seed and a name, as soon as it is known.
+
+    What is kept comes first and is not trained again; the others start in their order. ``loky`` trains in
     ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the device that is asked
     for. ``ValueError`` while another command trains the same way, for a rule of depth that does not hold, and
     for architectures that are too large for the memory.
@@ -208,6 +223,7 @@ def train_all(
         lacking = [place for place in range(len(runs)) if place not in labels]
         if backend == "loky":
             _check_memory([runs[place][0] for place in lacking], request, jobs)
+        yield from list(labels.items())
         progress(_summary(labels.values()), len(labels), len(runs))
         waiting = list[LabelRun]()
         for place in lacking:
@@ -217,11 +233,12 @@ def train_all(
         trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
             for number, label in results:
-                labels[lacking[number]] = label
-                kept.add({names[lacking[number]]: asdict(label)})
+                place = lacking[number]
+                labels[place] = label
+                kept.add({names[place]: asdict(label)})
                 shutil.rmtree(waiting[number].folder, ignore_errors=True)  # the checkpoints that led to it
                 progress(_summary(labels.values()), len(labels), len(runs))
-        return [labels[place] for place in range(len(runs))]
+                yield place, label
 
 
 def _summary(labels: Iterable[Label]) -> str:

@@ -94,7 +94,6 @@ def slice_parent(
     Results are cached one by one, so that an interrupted run can resume, and a larger count evaluates only
     the others. Raises ``ValueError``, in one line, for an impossible request.
     """
-    judging.check()
     check_workers(jobs, backend)
     computing = compute(running)
     rule, needs = cutting.repair, needs_tokens(cutting.criterion)

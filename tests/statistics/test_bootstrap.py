@@ -66,6 +66,7 @@ def test_single_precision_is_exact_as_long_as_it_is_used(monkeypatch: pytest.Mon
 
 
 def test_undefined_draws_are_left_out() -> None:
+    assert interval(np.array([np.nan, 0.0, 1.0]), level=0.5) == (0.25, 0.75)
     assert interval(np.array([np.nan, *range(101)])) == pytest.approx((2.5, 97.5))
     assert all(math.isnan(bound) for bound in interval(np.full(3, np.nan)))
 

@@ -59,6 +59,7 @@ def judge(
     calibration of the other four.
     """
     generator = np.random.default_rng(seed)
+    names = UNCALIBRATED
     taus: list[list[float]] = []
     inside: list[float] = []
     widths: list[float] = []
@@ -77,10 +78,7 @@ def judge(
             except ValueError:  # these labels alone do not tell what the method needs
                 continue
             pool, result = labels.pool.take(hidden), labels.result[hidden]
-            scores = [
-                calibration.rank(pool),
-                *(make_score(name).of_many(pool.batch) for name in UNCALIBRATED),
-            ]
+            scores = [calibration.rank(pool), *(make_score(name).of_many(pool.batch) for name in names)]
             taus.append([float(tau) for tau in kendall(np.array(scores), result)])
             prediction = calibration.predict(pool)
             if prediction:
@@ -88,14 +86,14 @@ def judge(
                 widths.append(float(np.mean(prediction.high - prediction.low)))
                 ordered = np.sort(labels.result[seen])
                 label_widths.append(float(ordered[-2] - ordered[1]))
-    columns = np.array(taus).reshape(len(taus), 1 + len(UNCALIBRATED))
+    columns = np.array(taus).reshape(len(taus), 1 + len(names))
     means = [_mean(column[~np.isnan(column)]) for column in columns.T]
     fold_taus = columns[:, 0][~np.isnan(columns[:, 0])]
     return Judgement(
         len(taus),
         means[0],
         float(fold_taus.std()) if len(fold_taus) else None,
-        dict(zip(UNCALIBRATED, means[1:], strict=True)),
+        dict(zip(names, means[1:], strict=True)),
         _mean(np.array(inside)),
         _mean(np.array(widths)),
         _mean(np.array(label_widths)),

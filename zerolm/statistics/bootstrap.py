@@ -88,12 +88,12 @@ def enough(n: int, draws: int) -> int:
     return draws if n >= FEWEST else 0
 
 
-def interval(values: Floats) -> Interval:
-    """Return the percentile interval that holds 95 % of the values (draws,), nan left out."""
+def interval(values: Floats, level: float = 0.95) -> Interval:
+    """Return the percentile interval that holds ``level`` of the values (draws,), nan left out."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return Interval(float("nan"), float("nan"))
-    low, high = np.quantile(defined, [0.025, 0.975])
+    low, high = np.quantile(defined, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return Interval(float(low), float(high))
 
 

@@ -35,16 +35,16 @@ def pairs_within_groups(groups: Sequence[Hashable]) -> Ints:
     labels = np.array(
         [-1 if group is None else numbers.setdefault(group, len(numbers)) for group in groups], np.int64
     )
-    pairs: Ints = np.stack(np.triu_indices(len(labels), 1), axis=1)
+    pairs = np.stack(np.triu_indices(len(labels), 1), axis=1)
     first, second = labels[pairs].T
-    return pairs[(first == second) & (first >= 0)]
+    return np.asarray(pairs[(first == second) & (first >= 0)])
 
 
 def pairs_of_similar_cost(cost: Floats | Ints, share: float) -> Ints:
     """Return the pairs (m, 2) of places i < j whose costs (n,) differ by at most this share of the larger."""
-    pairs: Ints = np.stack(np.triu_indices(len(cost), 1), axis=1)
+    pairs = np.stack(np.triu_indices(len(cost), 1), axis=1)
     first, second = cost[pairs].T
-    return pairs[np.abs(first - second) <= share * np.maximum(first, second)]
+    return np.asarray(pairs[np.abs(first - second) <= share * np.maximum(first, second)])
 
 
 def ordered_pairs(score: Floats, result: Floats, pairs: Ints) -> OrderedPairs:

@@ -12,7 +12,7 @@ every other             a result: a finite number in every row
 ======================  =================================================================================
 
 Whether higher is better is said in the heading, ``bits:lower`` or ``quality:higher``; it need not be said of
-metrics whose names say it (``directions``). A file with several results has no metric of its own.
+metrics whose names say it (``known_direction``). A file with several results has no metric of its own.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ from torch.nn.functional import cosine_similarity
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.lab.supernets.distillation import OF_PREDICTIONS, FeatureDistillation, Features, watched
-from zerolm.lab.supernets.request import Growth, Teaching
-from zerolm.lab.supernets.result import GrowthEpoch
+from zerolm.lab.supernets.request import Growth, GrowthEpoch, Teaching
 from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path, features_of
 from zerolm.lab.zero_cost.definitions.activations import spread
 from zerolm.networks.modules.layer import Stack, part

@@ -20,8 +20,7 @@ from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.supernets.distillation import watched
 from zerolm.lab.supernets.latency import Timing, measured_latencies, measured_whole
 from zerolm.lab.supernets.learner import activated, pca_count
-from zerolm.lab.supernets.request import ETA
-from zerolm.lab.supernets.result import SUPERNET_LOSS
+from zerolm.lab.supernets.request import ETA, SUPERNET_LOSS
 from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path, read_supernet
 from zerolm.lab.supernets.text import network_loss, supernet_text
 from zerolm.progress import Progress, silent

@@ -24,7 +24,7 @@ from zerolm.io.brief import one_line
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.distillation import Features, watched
-from zerolm.lab.supernets.result import GrowthEpoch
+from zerolm.lab.supernets.request import GrowthEpoch
 from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack, part
 from zerolm.networks.opener import stock_tokenizer

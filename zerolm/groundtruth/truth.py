@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, 
 from pydantic_core import PydanticCustomError
 
 from zerolm.io.brief import brief
-from zerolm.io.plain import first_problem as first_problem
+from zerolm.io.plain import first_problem
 
 MAX_BENCHMARK_BYTES: Final = 256 << 20
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")

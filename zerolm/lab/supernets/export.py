@@ -21,8 +21,7 @@ from zerolm.lab.supernets.distillation import taught
 from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, without_heads
 from zerolm.lab.supernets.learner import PathLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
-from zerolm.lab.supernets.request import UNTRAINED, PathLayer, Row, Teaching
-from zerolm.lab.supernets.request import Exported as Exported
+from zerolm.lab.supernets.request import UNTRAINED, Exported, PathLayer, Row, Teaching
 from zerolm.lab.supernets.supernet import Supernet, drawn_network, read_supernet
 from zerolm.lab.supernets.text import ElasticText, supernet_text
 from zerolm.networks.modules.layer import Stack

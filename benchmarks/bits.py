@@ -30,9 +30,8 @@ from timing import one_thread
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import ReadBack, TypedChild
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild, WrittenChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
-from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.loss import Loss
 from zerolm.carving.request import Destination, Methods

@@ -25,13 +25,12 @@ from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
 from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.export import ExportRequest, export, named
-from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.heads import head_similarity
 from zerolm.lab.supernets.learner import PathLearner, SupernetLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.lab.supernets.request import Growth, Teaching
 from zerolm.lab.supernets.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
-from zerolm.lab.supernets.supernet import Supernet, drawn_network, drawn_path
+from zerolm.lab.supernets.supernet import Supernet, drawn_network, drawn_path, read_supernet
 from zerolm.lab.supernets.text import ElasticText, network_loss, supernet_text
 from zerolm.lab.supernets.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build

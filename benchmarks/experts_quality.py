@@ -34,8 +34,7 @@ from training.decoder import stream
 import zerolm
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.experts import expert_scores
-from zerolm.carving.experts.expert_choice import best_by_pairs, best_experts, best_of_rows
-from zerolm.carving.experts.expert_count import least_lost
+from zerolm.carving.experts.expert_count import best_by_pairs, best_experts, best_of_rows, least_lost
 from zerolm.carving.experts.expert_repair import repaired_experts
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, ROUTER, FewerExperts, expert_layers

@@ -23,18 +23,17 @@ from corpus import docstrings, seen_files
 from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH, Architecture
-from zerolm.comparison.results import ScoreRow
-from zerolm.comparison.standings import by_tau
+from zerolm.comparison.results import ScoreRow, by_tau
 from zerolm.groundtruth.reader import locate, read, views
 from zerolm.groundtruth.truth import thinned
 from zerolm.io.files import cache_folder
 from zerolm.lab.zero_cost import Proxy, find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
-from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
 from zerolm.lab.zero_cost.passes import NEEDS, Protocol
 from zerolm.lab.zero_cost.result import RankedProxies
-from zerolm.lab.zero_cost.token_source import TokenSource
+from zerolm.lab.zero_cost.settings import Settings, TokenSource
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.statistics import within_budget
@@ -139,7 +138,7 @@ class Options:
         request = ProxyRequest(
             names=names,
             text=str(self.text),
-            settings={"mode": mode},
+            settings=Settings(mode=mode),
             networks=Selection(limit=limit, view=view, data=self.data),
             jobs=self.jobs,
             store=self.store,

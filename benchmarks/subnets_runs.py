@@ -20,13 +20,13 @@ from zerolm.carving.request import Destination, MethodRequest, Methods, methods_
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
-from zerolm.lab.subnets.draws import Sizes
 from zerolm.lab.subnets.judged import slices_of
 from zerolm.lab.subnets.judging import Judging, judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
-from zerolm.lab.subnets.slicing import cuts_of, slice_parent
+from zerolm.lab.subnets.slicing import Sizes, cuts_of, slice_parent
 from zerolm.lab.verbs.slice import SlicesReport
 from zerolm.lab.zero_cost.measure import ProxyRequest, Selection, measure
+from zerolm.lab.zero_cost.settings import Settings
 from zerolm.networks.compute import compute
 from zerolm.networks.opener import load_model
 from zerolm.planning.size_request import SizeRequest
@@ -41,7 +41,7 @@ CALIBRATED: Final = 32
 MEASURED_ON: Final = 4
 """One in so many sequences measures single cuts, which takes long."""
 PROXIED: Final = 50
-PROXY_BATCH: Final = {"batch": 16, "length": 64, "parts": 8}
+PROXY_BATCH: Final = Settings(batch=16, length=64, parts=8)
 """Sub-networks that proxies are computed of, and the tokens that they see: an eighth of the usual."""
 KINDS: Final = ("groups", "ffn")
 SETS: Final = ("first", "second")

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from zerolm.carving.vocabulary.text_use import TokenUse
 from zerolm.carving.vocabulary.token_table import BYTES, TokenTable
-from zerolm.carving.vocabulary.tokenizer_json import cut_document, numbers
+from zerolm.carving.vocabulary.tokenizer_files import cut_document, numbers
 
 LANGUAGES: Final = {"English": "", "French": "fr", "German": "de", "Spanish": "es"}
 SIZE: Final = 32_000

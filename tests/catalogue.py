@@ -109,6 +109,12 @@ def catalogue(name: str) -> Catalogue:
     return Catalogue(space, [space.read(choices) for choices in members(space)])
 
 
+def batch_of(name: str, seed: int, count: int) -> ScoreBatch:
+    """Return architectures of a catalogue, drawn."""
+    listed = catalogue(name).architectures
+    return ScoreBatch.of([listed[i] for i in np.random.default_rng(seed).integers(len(listed), size=count)])
+
+
 def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
     ranges = space.settings
     if space.name == "gpt2":

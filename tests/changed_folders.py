@@ -69,3 +69,12 @@ def with_a_pickle(folder: Path) -> None:
     """Put a pickle into the place of the weights."""
     (folder / FILE).unlink(missing_ok=True)
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+
+
+def flip(file: Path, at: int) -> None:
+    """Change a bit of a file's byte at a place, counted from the end where it is negative."""
+    with file.open("r+b") as opened:
+        opened.seek(at, os.SEEK_SET if at >= 0 else os.SEEK_END)
+        byte = opened.read(1)[0]
+        opened.seek(-1, os.SEEK_CUR)
+        opened.write(bytes([byte ^ 1]))

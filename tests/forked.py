@@ -9,6 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+"""Marks tests that fork processes."""
+
 
 def forked(work: Callable[[], Any]) -> int:
     """Start it in a forked process, whose number is returned: that ends with status 1 where it fails."""

@@ -1,4 +1,4 @@
-"""GGUF files of tiny mixtures: written, quantised, carved, read back and run by llama.cpp."""
+"""GGUF files of tiny models: written, quantised, carved, read back and run by llama.cpp."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ TYPES = {
 
 
 def written(folder: Path, file: Path) -> Path:
-    """Return the file, with the mixture in the folder."""
+    """Return the file, with the whole model in the folder."""
     checkpoint = Checkpoint.open(folder)
     write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     return file

@@ -39,6 +39,10 @@ def run_of(steps: int, **more: Any) -> TrainingRequest:
     return TrainingRequest(steps * 4 * 16, 4, 16, Schedule(1e-2), **{"checkpoints": 4, "measured": 2, **more})
 
 
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 class Drawn(Dataset[dict[str, Tensor]]):
     """Random sequences that are to be told themselves."""
 

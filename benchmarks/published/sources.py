@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zerolm.groundtruth.directions import known_direction
+from zerolm.groundtruth.truth import known_direction
 
 
 @dataclass(frozen=True, slots=True)

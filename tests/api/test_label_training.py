@@ -1,6 +1,7 @@
 """``zerolm.bench.train``: a result like all others, and a file that the other commands take."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,14 @@ def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyP
     ):
         zerolm.bench.train("llama", text="text.txt", **asked | {"rate": 0.02})
     assert not (place / "mine.json").exists()
+
+
+def test_losses_above_those_of_chance_are_told(report: LabelsReport) -> None:
+    """Steps that are too large diverge to finite losses; training as usual says nothing."""
+    uniform = math.log(report.benchmark["source"]["vocabulary"])
+    assert not report.remarks
+    hot = zerolm.bench.train("llama", text="text.txt", **ASKED | {"rate": 50})
+    worse = sum(row.loss > uniform for row in hot.architectures)
+    assert worse
+    (told,) = hot.remarks
+    assert told.startswith(f"{worse} of 5 architectures end above {uniform:.4f}, the loss of a uniform")

@@ -1,10 +1,8 @@
 """The dictionary and Algorithm 1 against integrals, loops over matrices, and slow choices of entries."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from catalogue import SETTINGS, catalogue
+from catalogue import SETTINGS, batch_of, catalogue
 from drawn import architectures
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -59,17 +57,6 @@ def test_spectral_sums_are_those_of_drawn_matrices(rows: int, cols: int) -> None
         assert value.shape == (1, 1)
         tolerance = 0.04 if name == "stable_rank" else 0.01  # the largest value is slow to reach its edge
         assert value[0, 0] == pytest.approx(np.mean([one[name] for one in drawn]), rel=tolerance), name
-
-
-@given(st.integers(1, 3000), st.integers(1, 3000))
-def test_spectral_sums_keep_their_order(rows: int, cols: int) -> None:
-    sums = {n: float(v[0]) for n, v in spectral_sums(np.array([rows * 1.0]), np.array([cols * 1.0])).items()}
-    mirrored = spectral_sums(np.array([cols * 1.0]), np.array([rows * 1.0]))
-    assert {name: float(v[0]) for name, v in mirrored.items()} == pytest.approx(sums, rel=1e-12)
-    slack = 1 + 1e-9
-    for small, large in pairwise(("stable_rank", "effective_rank", "short", "long", "weights")):
-        assert sums[small] <= sums[large] * slack
-    assert sums["nuclear"] ** 2 <= sums["short"] * sums["weights"] * slack  # Cauchy and Schwarz
 
 
 def literal(architecture: Architecture) -> list[float]:
@@ -160,11 +147,6 @@ def test_the_solvers_find_the_best_of_all(name: str, method: str) -> None:
 
 def tau(a: np.ndarray, b: np.ndarray) -> float:
     return float(kendalltau(a, b).statistic)
-
-
-def batch_of(name: str, seed: int, count: int) -> ScoreBatch:
-    listed = catalogue(name).architectures
-    return ScoreBatch.of([listed[i] for i in np.random.default_rng(seed).integers(len(listed), size=count)])
 
 
 def gpt2(*sizes: tuple[int, int, int]) -> ScoreBatch:

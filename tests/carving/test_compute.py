@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import BY_WEIGHTS, carve
-from refusals import refused
+from refusals import Zerolm, refused
 from safetensors.torch import load_file, save_file
 from tiny import model, saved, word_tokenizer
 
@@ -195,7 +195,6 @@ def test_memory_for_less_than_a_part_is_refused_with_what_would_do(tmp_path: Pat
     carve(parent, tmp_path / "child", **CHILD, keep_hidden=1, compute=ComputeRequest(memory=least * 10**6))
 
 
-Zerolm = Callable[..., Any]
 OF_TEXT = ("--text", "text.txt", "--sequences", "8", "--length", "12")
 MATRIX = "model.layers.1.mlp.down_proj.weight"
 

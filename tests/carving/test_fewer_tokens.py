@@ -279,8 +279,6 @@ def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     with pytest.raises(ValueError, match=r"--max-weight-bytes 500 would have to be at least [\d,]+ \("):
         usual(parent, text, budget={"max_weight_bytes": 500}, form="gguf")
-    with pytest.raises(ValueError, match="params"):
-        usual(parent, text, budget={"max_params": 500})
 
 
 @pytest.mark.parametrize("text", [None, "generated"])
@@ -318,7 +316,8 @@ def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) 
     checkpoint = Checkpoint.open(parent)
     losses = TokenLosses.of_pieces(checkpoint, mapped_model(checkpoint), [text.read_text("utf-8")], 16)
     tokenizer, model = Tokenizer.from_str(byte_level()), open_model(checkpoint)
-    start, total, count = losses_start(checkpoint), np.zeros(ROWS), 0
+    start = int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
+    total, count = np.zeros(ROWS), 0
     for stretch in losses.stretches:
         ids = [start, *tokenizer.encode(stretch, add_special_tokens=False).ids]
         for first in range(0, len(ids) - 1, 15):
@@ -327,10 +326,6 @@ def test_likely_tokens_are_those_of_the_stock_network(parent: Path, text: Path) 
                 p = model(input_ids=window).logits[0, :-1].softmax(-1)
             total, count = total + p.sum(0).double().numpy(), count + len(p)
     np.testing.assert_allclose(losses.likely(), total / count, rtol=1e-4, atol=1e-9)
-
-
-def losses_start(checkpoint: Checkpoint) -> int:
-    return int(separator(stock_tokenizer(checkpoint.folder), checkpoint.layout.vocab)[0])
 
 
 def test_a_sentence_transformer_stays_whole(text: Path, tmp_path: Path) -> None:

@@ -55,33 +55,22 @@ def test_repair_with_another_ridge_gives_other_bytes(tmp_path: Path) -> None:
 
 
 def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
+    """It counts the sequences that were there."""
     parent = saved(tmp_path / "parent", "llama")
     word_tokenizer(parent)
     for name, step in (("text", 7), ("other", 5)):
         (tmp_path / name).write_text(" ".join(f"w{i * step % 64}" for i in range(400)))
     recipe = tmp_path / "child" / "recipe.json"
-    carve(parent, recipe.parent, keep_ffn=0.5, text=tmp_path / "text", sequences=12, length=16)
+    carve(parent, recipe.parent, keep_ffn=0.5, text=tmp_path / "text", sequences=1000, length=16)
+    count = json.loads(recipe.read_text())["calibration"]["sequences"]
+    assert 0 < count <= 400 // 16
+    assert f"{count} sequences of at most 16 tokens" in (recipe.parent / "README.md").read_text()
     with pytest.raises(ValueError, match="give it by --text FILE"):
         rebuild(recipe, parent, tmp_path / "again")
     with pytest.raises(ValueError, match="the recipe was made with another text"):
         rebuild(recipe, parent, tmp_path / "again", text=tmp_path / "other")
     assert not (tmp_path / "again").exists()
     rebuild(recipe, parent, tmp_path / "again", text=tmp_path / "text")
-    ours, theirs = (contents(folder)["model.safetensors"] for folder in (recipe.parent, tmp_path / "again"))
-    assert ours == theirs
-
-
-def test_a_recipe_counts_the_sequences_that_were_there(tmp_path: Path) -> None:
-    parent = saved(tmp_path / "parent", "llama")
-    word_tokenizer(parent)
-    text = tmp_path / "text"
-    text.write_text(" ".join(f"w{i * 7 % 64}" for i in range(400)))
-    recipe = tmp_path / "child" / "recipe.json"
-    carve(parent, recipe.parent, keep_ffn=0.5, text=text, sequences=1000, length=16)
-    count = json.loads(recipe.read_text())["calibration"]["sequences"]
-    assert 0 < count <= 400 // 16
-    assert f"{count} sequences of at most 16 tokens" in (recipe.parent / "README.md").read_text()
-    rebuild(recipe, parent, tmp_path / "again", text=text)
     ours, theirs = (contents(folder)["model.safetensors"] for folder in (recipe.parent, tmp_path / "again"))
     assert ours == theirs
 

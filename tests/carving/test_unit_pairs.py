@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 import zerolm
-from zerolm.carving.experts import budgeted_experts
+from zerolm.carving import budgeted_units
 from zerolm.carving.result import Carved
 from zerolm.carving.vocabulary import byte_losses, planned_size
 
@@ -142,7 +142,7 @@ def checked(parents: Path, folder: Path, form: str, units: Sequence[str], **more
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 256)
     monkeypatch.setattr(planned_size, "SHARES", (1.2, 0.7))
-    monkeypatch.setattr(budgeted_experts, "SHARES", (0.5,))
+    monkeypatch.setattr(budgeted_units, "SHARES", (0.5,))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from made_tokenizers import CORPUS, KINDS, SPECIAL
 from tokenizers import Tokenizer
 
-from zerolm.carving.vocabulary.same_strings import check_rows
+from zerolm.carving.vocabulary.cut_parent import check_rows
 from zerolm.carving.vocabulary.text_use import TokenUse, listed
 from zerolm.carving.vocabulary.token_table import TokenTable, last_merge
-from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
+from zerolm.carving.vocabulary.tokenizer_files import cut_document, ids_in, numbers, renumbered
 
 ROWS = 1400
 

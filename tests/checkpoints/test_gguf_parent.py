@@ -27,7 +27,6 @@ from zerolm.checkpoints.gguf.parts import first_part, read_gguf, stem_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.checkpoints.weight_types import BY_NAME
-from zerolm.cli import main
 from zerolm.families.config import sizes_of
 from zerolm.networks.opener import stock_tokenizer
 
@@ -231,13 +230,6 @@ def test_two_models_of_a_folder_name_none(whole: Path, tmp_path: Path) -> None:
         Checkpoint.open(tmp_path)
 
 
-def line_of(place: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert main(["ledger", str(place), "-q"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def renamed(whole: Path, folder: Path, name: str) -> Path:
     """Return the first of three parts, under another name."""
     return split(whole, 3, folder / "parts").rename(folder / name)
@@ -265,20 +257,20 @@ REFUSED: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_parts_that_do_not_fit_are_refused(
-    case: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, whole: Path, tmp_path: Path, zerolm: Callable[..., Any]
 ) -> None:
     place, words = REFUSED[case]
-    assert words in line_of(place(whole, tmp_path), capsys)
+    zerolm("ledger", str(place(whole, tmp_path)), "-q").refused(words)
 
 
-def test_missing_or_double_tensors(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_double_tensors(whole: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> None:
     first, other = split(whole, 2, tmp_path / "a"), split(whole, 4, tmp_path / "b")
     last = first.with_name("x-00002-of-00002.gguf")
     shutil.copyfile(other.with_name("x-00004-of-00004.gguf"), last)
-    assert "is not marked as part 2 of 2" in line_of(first, capsys)
+    zerolm("ledger", str(first), "-q").refused("is not marked as part 2 of 2")
     split(whole, 4, tmp_path / "c", no=1, count=2)
     shutil.copyfile(tmp_path / "c" / "x-00004-of-00004.gguf", last)
-    assert "tensors, its header specifies" in line_of(first, capsys)
+    zerolm("ledger", str(first), "-q").refused("tensors, its header specifies")
     split(whole, 1, tmp_path / "d", no=1, count=2)
     shutil.copyfile(tmp_path / "d" / "x-00001-of-00001.gguf", last)
-    assert "two of its parts have a tensor of one name" in line_of(first, capsys)
+    zerolm("ledger", str(first), "-q").refused("two of its parts have a tensor of one name")

@@ -115,8 +115,7 @@ def test_words_of_small_integers(
         "x.weight_scale": scales,
         "x.weight_shape": torch.tensor([rows, columns]),
     }
-    weights = SCHEME | {"num_bits": bits, "strategy": strategy}
-    quantisation = INT4 | {"config_groups": {"group_0": {"weights": weights}}}
+    quantisation = weights_of(num_bits=bits, strategy=strategy)
     packed = read(tmp_path_factory.mktemp("int"), quantisation, parts, "x.weight")
     wanted = numbers * scales.float().numpy().repeat(columns // groups, 1)
     assert np.allclose(packed.numbers(), wanted, rtol=1e-6)

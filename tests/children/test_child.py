@@ -118,7 +118,7 @@ def test_hostile_configurations(case: str, tmp_path: Path) -> None:
 
 def test_a_child_of_transformers_needs_no_gguf() -> None:
     """The packages that only files of llama.cpp need are an extra."""
-    modules = "sys, zerolm.carving.session, zerolm.carving.write_child"
+    modules = "sys, zerolm.carving.session, zerolm.carving.formats"
     code = f"import {modules}; assert 'gguf' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

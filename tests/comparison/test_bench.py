@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from refusals import Zerolm
 
-from zerolm.comparison import section
+from zerolm.comparison import bench as module
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import ScoreRow
 from zerolm.scores import WholeScore
@@ -46,13 +46,9 @@ def rows(data_folder: Path) -> list[ScoreRow]:
 
 def find(rows: list[ScoreRow], benchmark: str, view: str | None, column: str | float) -> ScoreRow:
     score, alpha = ("zerolm", column) if column in (0.5, 1.0, 1.1, "best") else (column, None)
-    found = [
-        row
-        for row in rows
-        if (row.benchmark, row.view, row.score, row.alpha) == (benchmark, view, score, alpha)
-    ]
-    assert len(found) == 1
-    return found[0]
+    wanted = (benchmark, view, score, alpha)
+    (only,) = (row for row in rows if (row.benchmark, row.view, row.score, row.alpha) == wanted)
+    return only
 
 
 @pytest.mark.parametrize(("benchmark", "view"), TABLE)
@@ -96,12 +92,8 @@ def test_the_command(data_folder: Path, zerolm: Zerolm) -> None:
     assert {row["view"] for row in found} == {None, "declared", "published", "trained"}
     assert {(row["benchmark"], row["n"]) for row in found} == {("gpt2_wt103", 200), ("flexibert_glue", 500)}
     ran = zerolm("bench", "run", "pit_vit", "--metric", "c100_base_acc", "--data", folder)
-    for words in (
-        "pit_vit: c100_base_acc (higher is better)",
-        "baseline",
-        "saw the labels",
-        "geo_saturating",
-    ):
+    title = "pit_vit: c100_base_acc (higher is better)"
+    for words in (title, "baseline", "saw the labels", "geo_saturating"):
         assert words in ran.out
 
 
@@ -110,7 +102,7 @@ def test_a_score_that_fails_is_left_out(
     values: list[float] | None, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of a plug-in may: the others are compared all the same."""
-    make = section.make_score
+    make = module.make_score
 
     def broken(name: str, **options: object) -> object:
         if name != "depth":
@@ -123,7 +115,7 @@ def test_a_score_that_fails_is_left_out(
 
         return WholeScore("depth", lambda _: 0.0, "a test", many=many)
 
-    monkeypatch.setattr(section, "make_score", broken)
+    monkeypatch.setattr(module, "make_score", broken)
     (only,) = bench(["pit_vit"], data=str(data_folder), draws=20).sections
     reason = "KeyError: 'no such\\nlayer'" if values is None else "ValueError: it does not give one finite"
     assert list(only.left_out) == ["depth"]

@@ -12,13 +12,14 @@ from transformers import BertConfig, BertModel
 pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from gguf_files import written
+
 from zerolm.carving.carve import carve
 from zerolm.carving.request import Destination, Methods
 from zerolm.checkpoints import Checkpoint
-from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.check import OF_THE_FILE, check, embedding_of, is_encoder, open_encoder, states_of
 from zerolm.children.gguf.tokenizer import opened
-from zerolm.children.gguf.write import expressible, write
+from zerolm.children.gguf.write import expressible
 from zerolm.diagnosis import opening
 from zerolm.evaluation.evaluate import evaluate
 from zerolm.evaluation.same_size import READ_BACK
@@ -40,11 +41,6 @@ def encoder(folder: Path, mode: str | Sequence[str] = "mean", kinds: Sequence[st
     return Checkpoint.open(folder)
 
 
-def written(checkpoint: Checkpoint, file: Path) -> Path:
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
-    return file
-
-
 def test_a_file_of_fewer_tokens_is_judged_as_its_folder(tmp_path: Path) -> None:
     parent, text = encoder(tmp_path / "parent", "mean", ["Normalize"]).root, tmp_path / "text.txt"
     text.write_text("\n".join(LINES[:6]), "utf-8")
@@ -63,7 +59,7 @@ def test_a_file_of_fewer_tokens_is_judged_as_its_folder(tmp_path: Path) -> None:
 def test_embeddings_of_sentences_are_those_of_the_folder(mode: str, tmp_path: Path) -> None:
     """Each sentence by itself, as long as it is; a vector of length 1 is left to the reader."""
     checkpoint = encoder(tmp_path / "parent", mode, ["Normalize"])
-    file = written(checkpoint, tmp_path / "child.gguf")
+    file = written(checkpoint.root, tmp_path / "child.gguf")
     assert is_encoder(file)
     model, pooling, tokenizer = open_model(checkpoint), TokenPooling.of(checkpoint), opened(checkpoint)
     reader = open_encoder(file, pooling_type=OF_THE_FILE)
@@ -81,14 +77,14 @@ def test_embeddings_of_sentences_are_those_of_the_folder(mode: str, tmp_path: Pa
 
 def test_another_pooling_is_no_proof(tmp_path: Path) -> None:
     checkpoint = encoder(tmp_path / "parent", "cls")
-    file, model = written(checkpoint, tmp_path / "child.gguf"), open_model(checkpoint)
+    file, model = written(checkpoint.root, tmp_path / "child.gguf"), open_model(checkpoint)
     with pytest.raises(ValueError, match="embeddings differ"):
         check(file, lambda ids: model(input_ids=ids).last_hidden_state, None, pooling=TokenPooling())
 
 
 def test_states_are_those_of_a_text_alone(tmp_path: Path) -> None:
     """No text sees the one before it."""
-    reader = open_encoder(written(encoder(tmp_path / "parent"), tmp_path / "child.gguf"))
+    reader = open_encoder(written(encoder(tmp_path / "parent").root, tmp_path / "child.gguf"))
     first = states_of(reader, [5, 6, 7])
     states_of(reader, [9, 10, 11, 12])
     assert torch.equal(states_of(reader, [5, 6, 7]), first)
@@ -113,6 +109,6 @@ def test_poolings_that_no_reader_has(
 
 
 def test_the_doctor_opens_it(tmp_path: Path) -> None:
-    file = written(encoder(tmp_path / "parent"), tmp_path / "child.gguf")
+    file = written(encoder(tmp_path / "parent").root, tmp_path / "child.gguf")
     verdict = opening.opened("llama.cpp", file)
     assert verdict.verdict == opening.OPENS, verdict.reasons

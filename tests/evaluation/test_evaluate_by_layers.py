@@ -1,6 +1,7 @@
 """Networks that memory does not hold: what they lose is what they lose in memory."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tiny_families import random_model
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from zerolm.cli import main
 from zerolm.evaluation import by_layers, comparable, evaluate
 from zerolm.evaluation.evaluated import Evaluated
 
@@ -114,15 +114,8 @@ def test_a_gguf_mixture_and_its_child(tmp_path: Path) -> None:
     assert math.isfinite(exact["perplexity"])
 
 
-def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
-    capsys.readouterr()
-    assert main(["eval", *flags, "-q"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def test_what_whole_networks_tell_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers to prompts, and embeddings."""
     monkeypatch.setattr(comparable, "free_memory", lambda: 0)
@@ -131,6 +124,6 @@ def test_what_whole_networks_tell_is_refused(
         carve(tmp_path / name, tmp_path / f"{name}-child", keep_ffn=0.5, criterion="capacity")
     text = texts(tmp_path)
     llama = [f"{tmp_path}/llama-child", "--parent", f"{tmp_path}/llama", "--text", text, "--length", "12"]
-    assert "so that no prompts are answered: leave --loops out" in refused(capsys, *llama, "--loops", "2")
+    zerolm("eval", *llama, "--loops", "2", "-q").refused("so that no prompts are answered: leave --loops out")
     bert = [f"{tmp_path}/bert-child", "--parent", f"{tmp_path}/bert", "--text", text]
-    assert "and embeddings are compared in memory" in refused(capsys, *bert)
+    zerolm("eval", *bert, "-q").refused("and embeddings are compared in memory")

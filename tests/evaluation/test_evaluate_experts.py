@@ -107,18 +107,13 @@ def test_experts_that_are_not_called_with_gates_have_no_row_by_frequency(tmp_pat
 def test_a_file_that_llama_cpp_alone_reads_is_judged_as_its_folder(tmp_path: Path) -> None:
     """Files of a mixtral hold experts otherwise: llama.cpp runs them, and the judge is the same."""
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    from gguf_files import written
     from gguf_parents import in_blocks
     from typed_models import VOCAB, some_words, words_of_bytes
 
-    from zerolm.children.child_tensors import Child
-    from zerolm.children.gguf.write import write
-    from zerolm.units.kept_units import Cut, dimensions
-
     parent = mixture(tmp_path / "parent", "mixtral", **in_blocks("mixtral") | {"vocab_size": VOCAB})
     words_of_bytes().save_pretrained(parent)
-    checkpoint, file = Checkpoint.open(parent), tmp_path / "same.gguf"
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
-    text = some_words(tmp_path / "text.txt")
+    file, text = written(parent, tmp_path / "same.gguf"), some_words(tmp_path / "text.txt")
     ours, theirs = zerolm.eval(file, parent=parent, text=text, sequences=4, length=24).rows()
     assert ours["params"] == theirs["params"]
     assert ours["perplexity"] == pytest.approx(theirs["perplexity"], rel=1e-4)

@@ -114,17 +114,6 @@ def test_a_configuration_is_the_architecture_that_was_read(name: str, data: st.D
         assert from_config(config).layers == architecture.layers
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2-uniform", "bert"])
-@given(data=st.data())
-def test_bounds_of_whatever_was_read_can_be_asked(name: str, data: st.DataObject) -> None:
-    ranges = {"depth": [1, 2, 3], "hidden": [64, 128, 256], "ffn": [256, 512]}
-    ratios = {"hidden_per_depth": [1.0, 1000.0], "ffn_per_hidden": [0.5, 10.0]}
-    groups = {"heads_per_kv": [1, 2, 4]} if name == "llama" else {}
-    space = make_space(name, **ranges, **ratios, **groups)
-    for bound in space.bounds(data.draw(readable(space))):
-        assert bound.name.split()[0] in space.settings
-
-
 @pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "gpt2", "bert"])
 @settings(max_examples=portion(6))
 @given(data=st.data())

@@ -98,10 +98,6 @@ def built(kind: str, config: dict[str, Any]) -> Any:
         return None
 
 
-def parameters(network: Any) -> int:
-    return stored_numbers(network)
-
-
 def windows(config: Any) -> list[int]:
     """Return the window of each layer as the stock masks and caches have it."""
     window = getattr(config, "sliding_window", None) or 0
@@ -129,7 +125,7 @@ def check_left_out(kind: str, field: str, change: str) -> None:
                 from_config({"model_type": kind, **config})
         return
     architecture = from_config({"model_type": kind, **config})
-    assert CostModel().of(architecture)["params"] == parameters(network)
+    assert CostModel().of(architecture)["params"] == stored_numbers(network)
     assert [layer.window for layer in architecture.layers] == windows(network.config)
     assert from_config(json.loads(network.config.to_json_string())).layers == architecture.layers
 
@@ -164,7 +160,7 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
             from_config(least)
         least["layer_types"] = network.config.layer_types
     nothing = from_config(least)
-    assert CostModel().of(nothing)["params"] == parameters(network)
+    assert CostModel().of(nothing)["params"] == stored_numbers(network)
     assert [layer.window for layer in nothing.layers] == windows(network.config)
 
 

@@ -139,12 +139,11 @@ def with_form(family: Family, role: str, **form: Any) -> Family:
     return replace(family, tensors=replace(family.tensors, body=body))
 
 
-def untiled(family: Family) -> Family:
-    return replace(family, gguf=replace(family.gguf, tiled={}))
-
-
 WRONG_FORMS: Final[dict[str, tuple[str, Callable[[Family], Family]]]] = {
-    "heads in another order": ("qwen3_5_text", untiled),
+    "heads in another order": (
+        "qwen3_5_text",
+        lambda family: replace(family, gguf=replace(family.gguf, tiled={})),
+    ),
     "a gain of 1 + w": ("qwen3_5_text", lambda family: with_form(family, "linear_norm", values="1+w")),
     "a decay as it is stored": ("nemotron_h", lambda family: with_form(family, "mamba_decay", values="w")),
     "without factors of rows": ("falcon_h1", lambda family: with_form(family, "mamba_in", times=())),

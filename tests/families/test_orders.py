@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -84,7 +83,7 @@ def sent(parent: Parent, folder: Path, tensors: Mapping[str, Tensor], module: st
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_bytes((parent.folder / "config.json").read_bytes())
     save_file(dict(tensors), folder / FILE, {"format": "pt"})
-    kind = type(stock_model(parent_config(parent)))
+    kind = type(stock_model(AutoConfig.from_pretrained(parent.folder)))
     # Products of experts in one kernel are not made in float64.
     network = kind.from_pretrained(folder, dtype=torch.float64, experts_implementation="eager").eval()
     network.config.use_cache = False
@@ -98,10 +97,6 @@ def sent(parent: Parent, folder: Path, tensors: Mapping[str, Tensor], module: st
         network(input_ids=IDS)
     hook.remove()
     return seen[0]
-
-
-def parent_config(parent: Parent) -> Any:
-    return AutoConfig.from_pretrained(parent.folder)
 
 
 def owner(slot: Slot) -> str:

@@ -31,9 +31,8 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 from gguf_parents import LAYERS, WRITTEN, in_blocks, parent_of
 
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.typed_child import ReadBack, TypedChild
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild, WrittenChild
 from zerolm.carving.bits.weighed_child import WeighedChild
-from zerolm.carving.bits.written import WrittenChild
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.children.child_tensors import Child

@@ -24,12 +24,12 @@ from zerolm.spaces import make_space
 SPACES = st.sampled_from(list(SETTINGS))
 
 
-def as_csv(labels: Labels, metric: str = "loss", *, fixed: bool = True) -> str:
+def as_csv(labels: Labels, *, fixed: bool = True) -> str:
     """A label file as a user would write it, with (``fixed``) or without the settings of the space."""
     text = io.StringIO()
     rows = csv.writer(text)
     settings_ = {"settings": json.dumps(labels.settings)} if fixed else {}
-    rows.writerow(["space", *settings_, "architecture", metric])
+    rows.writerow(["space", *settings_, "architecture", "loss"])
     for architecture, value in zip(labels.pool.architectures, labels.result, strict=True):
         choices = json.dumps(architecture.choices)
         rows.writerow([labels.space, *settings_.values(), choices, repr(float(abs(value)))])
@@ -124,8 +124,8 @@ def test_another_reading_or_space(settings_: dict[str, Any], other: Any, words: 
             use()
 
 
-def document_of(name: str, method: str = "gp", count: int = 9) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(json.dumps(to_document(calibrate(labelled(name, count), method))))
+def document_of(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(to_document(calibrate(labelled(name, 9), "gp"))))
     return document
 
 
@@ -155,27 +155,15 @@ def test_a_judgement_travels_along() -> None:
     assert from_document(json.loads(json.dumps(document))).method == "dictionary"
 
 
+FIELDS = ("format", "version", "space", "settings", "metric", "method", "labels")
+
+
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place of a document that decides something."""
     yield path
-    items = (
-        document.items()
-        if isinstance(document, dict)
-        else enumerate(document)
-        if isinstance(document, list)
-        else ()
-    )
-    for key, value in items:
-        if path or key in (
-            "format",
-            "version",
-            "space",
-            "settings",
-            "metric",
-            "higher_is_better",
-            "method",
-            "labels",
-        ):
+    items = document.items() if isinstance(document, dict) else ()
+    for key, value in enumerate(document) if isinstance(document, list) else items:
+        if path or key in (*FIELDS, "higher_is_better"):
             yield from places(value, (*path, key))
 
 
@@ -209,7 +197,7 @@ def test_spoilt_documents_are_refused_or_harmless(name: str, data: st.DataObject
         assert message
 
 
-@pytest.mark.parametrize("field", ["format", "version", "space", "settings", "metric", "method", "labels"])
+@pytest.mark.parametrize("field", FIELDS)
 def test_every_field_is_needed(field: str) -> None:
     document = {key: value for key, value in DOCUMENTS["gpt2"].items() if key != field}
     with pytest.raises(ValueError, match=field):

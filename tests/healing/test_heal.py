@@ -1,7 +1,6 @@
 """Healing: every family, shape and format, and what is refused."""
 
 import json
-import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import killed_while
-from forked import contents, in_another_process, in_two_processes, killed_at
+from forked import contents, forks, in_another_process, in_two_processes, killed_at
 from safetensors.numpy import load_file
 from tiny import byte_tokenizer, saved, word_tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
@@ -303,7 +302,6 @@ def test_texts_and_lengths_that_cannot_be_are_refused(tmp_path: Path, llama: Any
 
 
 MOMENTS = (("running the text", 3), ("training", 6), ("writing the weights", 9), ("reopening the child", 1))
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
 
 @forks

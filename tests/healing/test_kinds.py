@@ -77,10 +77,7 @@ SHORT: dict[str, Any] = {"tokens": 2 * 4 * 12, "batch": 4, "length": 12, "rate":
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_what_is_stored_otherwise_is_trained_and_written(name: str, tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    steps = np.random.default_rng(0).integers(0, 4, 600)
-    text.write_text(" ".join(f"w{word}" for word in np.cumsum(steps) % 64))
+def test_what_is_stored_otherwise_is_trained_and_written(name: str, text: Path, tmp_path: Path) -> None:
     parent = tiny_families.saved(tmp_path / "parent", name, tie_word_embeddings=False)
     word_tokenizer(parent)
     zerolm.carve(parent, tmp_path / "child", keep_heads=0.5, criterion="capacity")

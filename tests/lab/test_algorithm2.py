@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from catalogue import SETTINGS, catalogue
+from catalogue import SETTINGS, batch_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
@@ -19,11 +19,6 @@ from zerolm.statistics import agreement
 
 def tau(a: np.ndarray, b: np.ndarray) -> float:
     return float(kendalltau(a, b).statistic)
-
-
-def batch_of(name: str, seed: int, count: int) -> ScoreBatch:
-    listed = catalogue(name).architectures
-    return ScoreBatch.of([listed[i] for i in np.random.default_rng(seed).integers(len(listed), size=count)])
 
 
 BATCHES = st.builds(batch_of, st.sampled_from(list(SETTINGS)), st.integers(0, 10**6), st.integers(4, 15))

@@ -117,10 +117,6 @@ def seen(network: Network, taps: tuple[Tap, ...]) -> list[Tensor]:
     return [only for (only,) in found.values()]
 
 
-def attends(layer: Layer) -> bool:
-    return layer.query_width > 0
-
-
 def randomised(network: Network) -> Network:
     """In float64, biases and gains random too."""
     generator = torch.Generator().manual_seed(5)
@@ -182,7 +178,7 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
         assert logits.shape[-1] == network.classes
         assert torch.allclose(network.module(inputs, 5), logits[..., :5], atol=1e-6)
     attentions = seen(network, network.attentions)
-    assert len(attentions) == sum(map(attends, architecture.layers))
+    assert len(attentions) == sum(layer.query_width > 0 for layer in architecture.layers)
     assert all(torch.allclose(x.sum(-1), torch.ones(())) and x.shape[-1] == x.shape[-2] for x in attentions)
     stream = seen(network, network.stream)
     widths = [width for layer in architecture.layers for width in stream_widths(layer)]

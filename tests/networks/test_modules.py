@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from transformers.models.convbert.modeling_convbert import ConvBertSelfAttention
 
 from zerolm.architecture import Matrix
-from zerolm.lab.networks.autoformer import GridAttention, GridPositions
-from zerolm.lab.networks.pit import Pooling
-from zerolm.lab.networks.vision import Patches, VisionEnd
+from zerolm.lab.networks.vision import GridAttention, GridPositions, Patches, Pooling, VisionEnd
 from zerolm.lab.spaces.blocks import SHARES
 from zerolm.networks.build import build
 from zerolm.networks.modules.attention import FusedAttention, SelfAttention

@@ -16,7 +16,6 @@ from scipy.integrate import quad
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix
 from zerolm.costs import CostModel
 from zerolm.scores import ClosedForm, make_score, score_names, score_settings
-from zerolm.scores.capacity import shannon_transform
 
 INITS = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
 
@@ -148,12 +147,6 @@ def marchenko_pastur(g: float, b: float) -> float:
         return math.log1p(g * x) * density
 
     return float(quad(integrand, 0, math.pi, epsabs=1e-13, epsrel=1e-12, limit=200)[0])
-
-
-@given(st.floats(0.01, 20), st.floats(0.001, 1))
-def test_the_shannon_transform_equals_quadrature(g: float, b: float) -> None:
-    found = float(shannon_transform(np.array(g), np.array(b)))
-    assert found == pytest.approx(marchenko_pastur(g, b), rel=1e-8)
 
 
 @given(architectures(max_depth=2))

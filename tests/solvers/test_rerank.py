@@ -26,10 +26,6 @@ def calibration(name: str, method: str = "gp") -> Calibration:
     return calibrate(labelled(name, 24), method)
 
 
-def limits_of(name: str, budget: str) -> dict[str, int]:
-    return catalogue(name).limits(BUDGETS[budget])
-
-
 def within(architecture: Architecture, limits: dict[str, int]) -> bool:
     costs = CostModel().of(architecture)
     return all(
@@ -40,7 +36,8 @@ def within(architecture: Architecture, limits: dict[str, int]) -> bool:
 
 @pytest.mark.parametrize(("name", "budget"), CASES)
 def test_no_guide_knows_better(name: str, budget: str) -> None:
-    space, limits, score = catalogue(name).space, limits_of(name, budget), calibration(name).score()
+    space, score = catalogue(name).space, calibration(name).score()
+    limits = catalogue(name).limits(BUDGETS[budget])
     assert isinstance(score, WholeScore)
     result = search(space, score, budgets=limits, method="rerank", compare=False)
     assert (result.certificate.method, result.certificate.optimal, result.certificate.gap) == (

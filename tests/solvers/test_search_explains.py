@@ -14,7 +14,6 @@ from zerolm.scores import Score, make_score
 from zerolm.solvers import METHOD_NAMES, Infeasible, exhaustive, methods, search
 from zerolm.solvers.exhaustive import count_states
 from zerolm.solvers.problem import Budgets, compile_problems
-from zerolm.spaces import SearchSpace
 from zerolm.statistics import TOLERANCE
 
 HINT = re.compile(r"(max|min)_(\w+) (\d+) would have to be at (least|most) (\d+)")
@@ -164,16 +163,12 @@ def test_costs_are_counted_as_the_network_is_run() -> None:
     assert result.best[0].score == result.best[0].costs["macs"]
 
 
-def states_of(space: SearchSpace) -> int:
-    score = make_score("geo").terms
-    return count_states(compile_problems(list(space.backbones()), score, CostModel()))
-
-
 def test_wider_spaces_may_be_too_large_to_list() -> None:
     """Relaxing a bound must not fail because the relaxed space has more states than are listed."""
     space = catalogue("gpt2").space
     expected = search(space, "geo")
-    with patch.object(exhaustive, "STATES_LIMIT", states_of(space)):
+    problems = compile_problems(list(space.backbones()), make_score("geo").terms, CostModel())
+    with patch.object(exhaustive, "STATES_LIMIT", count_states(problems)):
         found = search(space, "geo", method="exhaustive")
     assert [one.bound for one in found.bounds.binding] == [one.bound for one in expected.bounds.binding]
 

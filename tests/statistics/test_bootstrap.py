@@ -65,25 +65,9 @@ def test_single_precision_is_exact_as_long_as_it_is_used(monkeypatch: pytest.Mon
     assert np.array_equal(a.rho, b.rho)
 
 
-def test_the_result_itself_agrees_in_every_draw() -> None:
-    _, y = columns(30)
-    found = Bootstrap(y, draws=30).resample(y)
-    assert (found.tau, found.rho) == (pytest.approx(np.ones(30)), pytest.approx(np.ones(30)))
-    assert gain(found, found) == (0.0, 0.0, 0.0)
-
-
-def test_intervals_hold_what_they_claim() -> None:
-    """95 % intervals of tau hold its expectation, 2/pi asin(r), in about 95 % of samples."""
-    held, truth = 0, 2.0 / math.pi * math.asin(0.8)
-    for seed in range(300):
-        x, y = np.random.default_rng(seed).multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], 60).T
-        low, high = interval(Bootstrap(y, draws=200, seed=seed).resample(x).tau)
-        held += low <= truth <= high
-    assert 0.90 <= held / 300 <= 0.99
-
-
 def test_undefined_draws_are_left_out() -> None:
     assert interval(np.array([np.nan, 0.0, 1.0]), level=0.5) == (0.25, 0.75)
+    assert interval(np.array([np.nan, *range(101)])) == pytest.approx((2.5, 97.5))
     assert all(math.isnan(bound) for bound in interval(np.full(3, np.nan)))
 
 
@@ -94,10 +78,7 @@ def test_seeds_reproduce() -> None:
     assert not np.array_equal(first, other)
 
 
-def test_a_result_must_be_a_vector() -> None:
-    for bad in (np.zeros(0), np.zeros((2, 2))):
-        with pytest.raises(ValueError, match="cannot be resampled"):
-            Bootstrap(bad)
+def test_a_score_pairs_with_the_result() -> None:
     with pytest.raises(ValueError, match="do not pair"):
         Bootstrap(np.zeros(3)).resample(np.zeros(4))
 

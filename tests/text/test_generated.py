@@ -18,7 +18,7 @@ from tiny import saved, word_tokenizer
 from transformers import AutoTokenizer
 
 import zerolm as package
-from zerolm.carving.amount import GENERATED_TOKENS, usual_sequences
+from zerolm.carving.pace import GENERATED_TOKENS, usual_sequences
 from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache

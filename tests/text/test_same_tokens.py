@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.lab.supernets.text import ElasticText
-from zerolm.lab.zero_cost.token_source import random_source, text_source
+from zerolm.lab.zero_cost.settings import random_source, text_source
 from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file

@@ -1,7 +1,6 @@
 """Folders of ``zerolm init``: they train as they are, in two processes, and by the depth as they say."""
 
 import json
-import os
 import runpy
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from forked import in_two_processes
+from forked import forks, in_two_processes
 
 import zerolm
 from zerolm.pretraining import chinchilla_tokens
@@ -59,7 +58,7 @@ def test_a_folder_smokes(
     assert config == json.loads((searched / space / "pick" / "config.json").read_text())
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@forks
 def test_two_processes_learn_text(searched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With a tokenizer of the text, and a model at the end."""
     folder, text = tmp_path / "run", tmp_path / "text.txt"

@@ -10,7 +10,7 @@ from typing import Any
 import pickled
 import pytest
 import torch
-from forked import in_another_process
+from forked import forks, in_another_process
 from label_training import SPACE, some_text
 from torch import nn
 
@@ -25,12 +25,7 @@ from zerolm.solvers.sampling import drawn
 from zerolm.spaces import SPACES, make_space
 from zerolm.text.predictions import predicted
 from zerolm.training import labels
-from zerolm.training.labels import (
-    LabelText,
-    LabelTraining,
-    labels_as_trained,
-    train_all,
-)
+from zerolm.training.labels import LabelText, LabelTraining, labels_as_trained, train_all
 from zerolm.training.losses import HELD_BATCH
 from zerolm.training.request import DEPTH_RULES, Execution, Schedule, TrainingRequest
 from zerolm.training.scaling import BASE_DEPTH, scaled
@@ -193,7 +188,7 @@ def test_damaged_records_are_trained_again(text: LabelText, few: list[Architectu
         assert train_all(runs(few[:1]), text, REQUEST)[0].losses == first.losses
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@forks
 def test_a_killed_run_goes_on_to_the_same_losses(
     text: LabelText, few: list[Architecture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,11 +277,11 @@ def test_two_commands_train_apart(text: LabelText, few: list[Architecture], own_
         train_all(runs(few), text, REQUEST)
 
 
+UNIFORM: dict[str, Any] = {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
+UNIFORM |= {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"}
 SMALL: dict[str, dict[str, Any]] = {
-    "bert": {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
-    | {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"},
-    "gpt2-uniform": {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
-    | {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"},
+    "bert": UNIFORM,
+    "gpt2-uniform": UNIFORM,
     "flexibert": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "stacks": "1"},
     "gpt2": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "d_embed": "16", "div_val": "1"}
     | {"ffn_per_hidden": "0.1:10"},

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve
-from forked import die, in_another_process, killed_at
+from forked import die, forks, in_another_process, killed_at
 from label_training import ASKED, some_text
 from safetensors.torch import load_file
 from small_supernets import SIZES
@@ -83,9 +83,6 @@ def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -
 
 def in_parts(accumulate: int) -> Execution:
     return Execution(TrainedOn(dtype="float32"), accumulate)
-
-
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
 
 @forks

@@ -205,8 +205,7 @@ def test_a_broken_criterion_of_a_plugin_is_one_line(
     criteria.CRITERIA.add(Entry("broken", BROKEN[case], "a plug-in"))
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--criterion", "broken")
-    assert (ran.status, ran.err.strip().count("\n")) == (2, 0), ran.err
-    assert f"criterion 'broken' of {__name__} fails with" in ran.err
+    ran.refused(f"criterion 'broken' of {__name__} fails with")
 
 
 class Constant:
@@ -253,7 +252,4 @@ def test_a_broken_criterion_with_tokens_fails_before_any_pass(
 
 
 def test_all_criteria_say_where_they_come_from() -> None:
-    assert {entry.name for entry in criteria.BUILT_IN} == {*criteria.WEIGHTS_ONLY, *criteria.WITH_TOKENS}
     assert all(entry.source for entry in criteria.BUILT_IN)
-    assert not [name for name in criteria.WEIGHTS_ONLY if criteria.needs_tokens(name)]
-    assert all(map(criteria.needs_tokens, criteria.WITH_TOKENS))

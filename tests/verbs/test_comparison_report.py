@@ -15,8 +15,7 @@ from small_comparison import decoder_file, encoder_file, results, written
 
 from zerolm.comparison.bench import bench
 from zerolm.comparison.document import from_document
-from zerolm.comparison.results import Comparison
-from zerolm.comparison.standings import key_of, name_of
+from zerolm.comparison.results import Comparison, key_of, name_of
 from zerolm.show.charts import Line
 from zerolm.show.page import table_html
 from zerolm.show.terminal import sheet_lines

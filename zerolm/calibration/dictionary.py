@@ -84,21 +84,17 @@ ENTRIES: Final = (
 )
 
 
-def _layer_sums(shapes: Shapes) -> dict[str, tuple[Floats, Floats]]:
-    """Each size summed over the attention and over the FFN projections of layers, (n,) each."""
+def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[DictionaryEntry]) -> Floats:
+    """Return the terms of layers in each entry, (e, n), from sizes summed over projections of a role."""
     present = shapes.present
     rows = np.where(present, shapes.rows // shapes.parts, 1).astype(np.float64)
     cols = np.where(present, shapes.cols, 1).astype(np.float64)
     attention, ffn = shapes.parts * shapes.attention, shapes.parts * shapes.ffn
-    return {
+    sums = {
         size: ((value * attention).sum(axis=1), (value * ffn).sum(axis=1))
         for size, value in spectral_sums(rows, cols).items()
     }
-
-
-def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[DictionaryEntry]) -> Floats:
-    """Return the terms of layers in each entry, (e, n)."""
-    sums = {**_layer_sums(shapes), "width": (shapes.width * 1.0, shapes.width * 1.0)}
+    sums["width"] = (shapes.width * 1.0, shapes.width * 1.0)
     return np.array(
         [
             (entry.alpha * sums[entry.size][0] + (1.0 - entry.alpha) * sums[entry.size][1])

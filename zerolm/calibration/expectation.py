@@ -10,8 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Bools, Floats
 from zerolm.calibration.calibrate import Calibration
-from zerolm.calibration.features import ChoiceColumns, columns
-from zerolm.calibration.pool import Labels, Pool
+from zerolm.calibration.pool import ChoiceColumns, Labels, Pool, columns
 from zerolm.calibration.rivals import RANGES
 from zerolm.costs import CostModel
 from zerolm.scores import ScoreBatch, make_score

@@ -81,14 +81,12 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, feature_sets: Sequence[Floats], result: Floats) -> GaussianProcess:
-        """From sets of features, (n, p) each, of the same n labels with ``result`` (n,).
+        """From sets of features, (n, p) each, of the same n labels with ``result`` (n,), which vary.
 
         The scale of a kernel is its most likely one. Priors are equal for noise levels within a kernel, for
         the kernels of a set, and for the sets.
         """
         level, spread = float(result.mean()), float(result.std())
-        if not spread > 0.0:
-            raise ValueError("all labels are equal: there is nothing to learn")
         target = (result - level) / spread
         sets = tuple(_Standardised.of(features) for features in feature_sets)
         grids = [LINE if standard.values.shape[1] == 1 else KERNELS for standard in sets]

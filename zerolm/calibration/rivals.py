@@ -10,9 +10,8 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.calibration.dictionary import Dictionary, fit_dictionary
-from zerolm.calibration.features import SHAPE_FEATURES, ChoiceColumns, columns
 from zerolm.calibration.gaussian import GaussianProcess
-from zerolm.calibration.pool import Labels, Pool, part
+from zerolm.calibration.pool import SHAPE_FEATURES, ChoiceColumns, Labels, Pool, columns, part
 from zerolm.scores import make_score
 
 UNCALIBRATED: Final = ("geo", "body_params")

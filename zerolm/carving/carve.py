@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from zerolm.carving.experts.budgeted_experts import of_experts, ready, with_fewer_experts
+from zerolm.carving.budgeted_units import of_experts, ready, with_fewer_experts
 from zerolm.carving.finished_child import finished
 from zerolm.carving.formats import FORMATS
 from zerolm.carving.parent_and_request import (
@@ -132,7 +132,7 @@ def _with_sequences(request: Carving) -> Carving:
     """Return the request with the number of sequences that its parent needs, unless it names one."""
     if request.methods.sequences is not None or request.methods.text is None:
         return request
-    from zerolm.carving.amount import usual_sequences
+    from zerolm.carving.pace import usual_sequences
 
     sequences = usual_sequences(request.checkpoint, request.methods)
     return replace(request, methods=replace(request.methods, sequences=sequences))

@@ -7,11 +7,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from zerolm.carving.formats import write
 from zerolm.carving.parent_and_request import Carving
 from zerolm.carving.planned_child import PlannedChild, work_of
 from zerolm.carving.recipe import WEIGHTS, document, versions_of
 from zerolm.carving.recipe_fields import to_hex
-from zerolm.carving.result import Carved, TypedWeights, UnitRow, rows_of, stream, widths
+from zerolm.carving.result import Carved, UnitRow, rows_of, stream, widths
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.children.card import LOSS
@@ -42,30 +43,28 @@ WORTH_TOKENS: Final = 0.02
 
 def finished(carving: Carving, plan: PlannedChild) -> Carved:
     """Return the outcome of a plan, with its child written if a folder is given."""
-    cut, typed = plan.cut, plan.typed
+    cut, is_typed = plan.cut, plan.bytes is not None
     if carving.destination.folder is not None:
         carving.format.check(carving.checkpoint, cut)
     costs = {"parent": carving.whole_costs, "child": carving.costs_of(cut)}
     if carving.format.pads:
         costs["stored"] = carving.costs_of(cut.resized(cut.largest))
-    if typed is not None:
-        costs["child"]["weight_bytes"] = typed.bytes
+    if plan.bytes is not None:
+        costs["child"]["weight_bytes"] = plan.bytes
     methods, size = carving.methods, carving.size
     experts = carving.parent.experts
     is_written = carving.destination.folder is not None
     name = "repaired" if carving.is_done and methods.repair != "none" and is_written else "measured"
     loss = carving.session.loss(cut) if carving.session else None
-    measured = {} if loss is None or (typed and not loss) else {name: loss}  # types alone cut nothing
-    is_whole = (
-        carving.recipe is None and typed is None and costs["child"]["params"] == costs["parent"]["params"]
-    )
+    measured = {} if loss is None or (is_typed and not loss) else {name: loss}  # types alone cut nothing
+    is_whole = costs["child"]["params"] == costs["parent"]["params"]
     notes = (
         *carving.checkpoint.whole.layout.notes,
         carving.parent.note,
         *(experts.notes if experts else ()),
         *plan.notes,
-        _text_note(carving, cut, typed),
-        WHOLE if is_whole else "",
+        _text_note(carving, is_chosen=is_typed or not cut.keeps_all),
+        WHOLE if is_whole and carving.recipe is None and not is_typed else "",
     )
     carved = Carved(
         parent=carving.parent.name,
@@ -78,8 +77,8 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         notes=list(filter(None, notes)),
         verified=None,
         spectrum=list(plan.rows),
-        types=typed.rows if typed else [],
-        equal_bytes=typed.equal_bytes if typed else [],
+        types=list(plan.types),
+        equal_bytes=list(plan.equal_bytes),
         experts=experts.described if experts else None,
         vocabulary=carving.parent.vocabulary,
         units=_removed_units(carving, cut),
@@ -98,23 +97,19 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
     return carved if folder is None else _written(carving, carved, cut, folder)
 
 
-def _text_note(carving: Carving, cut: Cut, typed: TypedWeights | None) -> str:
-    """Return a note on the basis of the choice of units and types, where it was no text of the user."""
+def _text_note(carving: Carving, *, is_chosen: bool) -> str:
+    """Return a note on the basis of a choice of units and types, where it was no text of the user."""
     methods = carving.methods
     if carving.session is not None and methods.text == GENERATED:
         of = "tokens sampled from the parent" if carving.checkpoint.family.task == "next" else "random tokens"
         count = f"{carving.session.tokens.count:,} {of}"
         return f"calibrated on {count}; a text like what the child will serve is better: --text FILE"
-    is_chosen = typed is not None or not cut.keeps_all
     by_weights = carving.recipe is None and carving.session is None and is_chosen
     return f"{methods.criterion}: {BY_WEIGHTS}" if by_weights else ""
 
 
 def _removed_units(carving: Carving, cut: Cut) -> list[UnitRow]:
-    """Return the removed units of each kind, one kind after another.
-
-    The parameters sum to the difference between parent and child.
-    """
+    """Return the removed units of each kind, whose parameters sum to the difference from the parent."""
     parent, whole = cut.parent, carving.checkpoint.whole
     if carving.size.space is not None:
         return []
@@ -145,7 +140,6 @@ def _removed_units(carving: Carving, cut: Cut) -> list[UnitRow]:
 def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
     """Write the child into a new folder, and compare it, opened again, before the folder is renamed."""
     from zerolm.carving.session import Session
-    from zerolm.carving.write_child import write
     from zerolm.children.rotated import check_rotation
     from zerolm.networks.pooling import settings_notes
 
@@ -182,7 +176,7 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
         if carving.recipe and carving.recipe.fields.written_as == carving.destination.form:
             notes.append(carving.recipe.difference(sha256, versions))
         if has_imatrix and typed is not None:
-            from zerolm.carving.bits.written import write_imatrix
+            from zerolm.carving.bits.typed_child import write_imatrix
 
             write_imatrix(typed.weighed, folder / IMATRIX, str(session.tokens.text))
         carving.progress("reopening the child")
@@ -201,12 +195,8 @@ def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
 def _more_tokens(
     carving: Carving, session: Session, cut: Cut, repaired: Repaired, losses: Mapping[str, float]
 ) -> str:
-    """Return a note on the gain from twice the tokens, where there are fewer than the parent needs.
-
-    The gain is measured where that does not take long.
-    """
-    from zerolm.carving.amount import loss_by_twice, tokens_wanted
-    from zerolm.carving.pace import LONG
+    """Return a note on the gain from twice the tokens, if too few; measured where that does not take long."""
+    from zerolm.carving.pace import LONG, loss_by_twice, tokens_wanted
     from zerolm.carving.session import FEWER
 
     methods, loss = carving.methods, losses.get("repaired")

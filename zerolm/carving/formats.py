@@ -1,19 +1,23 @@
-"""The formats of a written child."""
+"""The formats of a written child, and its files: weights, configuration, tokenizer, card and recipe."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.checkpoints.folder import read_object
+from zerolm.children.card import SENTENCES, card
 from zerolm.children.child_tensors import Child
-from zerolm.children.folder import check_sizes, configuration, lists_by_layer, tensors
+from zerolm.children.folder import REMOTE, check_sizes, configuration, lists_by_layer, tensors, without_code
 from zerolm.children.read_again import ReadAgain
-from zerolm.progress import Progress
+from zerolm.io.files import sha256_of, write_json
+from zerolm.progress import Progress, silent
 from zerolm.registry import Entry, Registry
 from zerolm.units.kept_units import Cut
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from zerolm.children.verify import Verified
     from zerolm.networks.blocks import Blocks
     from zerolm.units.pruning import Repaired
+
+LICENCE_FILES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 
 
 @dataclass(frozen=True)
@@ -167,8 +173,7 @@ class GgufFile:
         file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         network: Callable[[Blocks], CarvedNetwork] = partial(CarvedNetwork, cut=cut, repaired=repaired)
         if typed is not None:
-            from zerolm.carving.bits.typed_child import ReadBack
-            from zerolm.carving.bits.written import WrittenChild
+            from zerolm.carving.bits.typed_child import ReadBack, WrittenChild
 
             written = WrittenChild(typed.weighed, typed.types, file)
             written.check()
@@ -183,8 +188,7 @@ class GgufFile:
         from zerolm.children.verify import outputs
         from zerolm.networks.pooling import TokenPooling
 
-        model = weights.model.train(False)
-        file = next(folder.glob("*.gguf"))
+        model, file = weights.model.train(False), next(folder.glob("*.gguf"))
         pooling = TokenPooling.of(source)
         return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source), pooling=pooling)
 
@@ -194,3 +198,60 @@ FORMATS: Final[Registry[Format]] = Registry("format")
 FORMATS.add(Entry("hf", StockFolder(pads=False), "transformers, one size for all layers", ("torch",)))
 FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layers with zeros", ("torch",)))
 FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("torch", "gguf")))
+
+
+def write(
+    child: Child,
+    recipe: Mapping[str, Any],
+    folder: Path,
+    more: Sequence[str] = (),
+    *,
+    typed: Typed | None = None,
+    progress: Progress = silent,
+) -> dict[str, str]:
+    """Write all files of a child into an empty folder; return the SHA-256 of its weight files.
+
+    The recipe also lists ``more`` files, which are written later. ``typed`` has the types of its matrices.
+    """
+    checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
+    place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
+    place.mkdir(exist_ok=True)
+    written = form.write(child, place, progress, typed)
+    if written.config is not None:
+        write_json(place / "config.json", written.config)
+    weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
+    sha256 = {
+        file.relative_to(folder).as_posix(): written.digests.get(file) or sha256_of(file) for file in weights
+    }
+    for name in checkpoint.other_files():
+        is_licence = name.name.upper().startswith(LICENCE_FILES)
+        if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
+            _copy(checkpoint.root, name, folder)
+    auto = _auto_class(checkpoint) if written.config is not None else weights[0].name
+    text = card(recipe, written.kind, auto, checkpoint.family.task)
+    describe(folder, text, {**recipe, "sha256": sha256}, more)
+    return sha256
+
+
+def describe(folder: Path, text: str, recipe: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+    """Write the ``text`` of its card and the recipe of a child; it lists all files, ``more`` among them."""
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json", *more])})
+
+
+def _auto_class(checkpoint: Checkpoint) -> str:
+    if checkpoint.sentences:
+        return SENTENCES
+    return "AutoModelForCausalLM" if checkpoint.family.task == "next" else "AutoModel"
+
+
+def _copy(source: Path, name: Path, folder: Path) -> None:
+    """Copy a file of the parent, without the configuration fields that name its code."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    content = (source / name).read_bytes() if name.suffix == ".json" else b""
+    if any(f'"{field}"'.encode() in content for field in REMOTE):
+        write_json(place, without_code(read_object(source, str(name))))
+    else:
+        shutil.copyfile(source / name, place)

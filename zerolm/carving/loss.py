@@ -77,7 +77,6 @@ class Loss:
         return self.of_network(CarvedNetwork(self.blocks, cut, repaired))
 
     def of_network(self, network: CarvedNetwork) -> float:
-        """Return the mean loss of a network on the batches of ``blocks``."""
         return self._mean(network.states(), network.finish)
 
     def _mean(self, hidden: HiddenStates, end: Finish) -> float:

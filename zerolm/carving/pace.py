@@ -1,7 +1,8 @@
-"""The duration of a carving, estimated from one second of measurement (torch)."""
+"""The tokens that a carving reads, and its duration, estimated from one second of measurement (torch)."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,23 +10,34 @@ from typing import Final
 
 import torch
 
-from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import DECODER_TOKENS
-from zerolm.carving.bits.row_losses import rows_measured
+from zerolm.carving.bits.weighed_child import rows_measured
 from zerolm.carving.loss import FINAL_TOKENS, PREDICTED
 from zerolm.carving.request import PRICES, Methods
 from zerolm.carving.vocabulary.byte_losses import LOSS_TOKENS
+from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.token_sums import gram
 from zerolm.passes.walk import LARGE, predicted_step
 from zerolm.planning.estimates import ESTIMATE_TOKENS
 from zerolm.progress import about
-from zerolm.text.defaults import GENERATED, LEAST_SEQUENCES
+from zerolm.settings.domains import domains_of
+from zerolm.text.calibration import longest_line, tokens_of
+from zerolm.text.defaults import GENERATED, LEAST_SEQUENCES, RANDOM
+from zerolm.text.generated import WORDS
 from zerolm.text.tokens import HELD_SHARE, HELD_TOKENS
 from zerolm.units.importance.criteria import needs_gradients
-from zerolm.units.kept_units import Dimensions
+from zerolm.units.kept_units import Dimensions, dimensions
 
+PER_INPUT: Final = 8
+"""Tokens for each input of the widest output matrix: least squares fits noise with fewer."""
+LEAST_TOKENS: Final = 1 << 16
+MOST_TOKENS: Final = 1 << 18
+GENERATED_TOKENS: Final = 1 << 14
+"""Tokens that a parent samples without a text: sampling a token takes longer than reading one."""
+COUNTED: Final = 256
+"""Lines whose tokens are counted to estimate the tokens per line of a text."""
 PACED_TOKENS: Final = 1 << 10
 PACED_HEAD: Final = 64
 PACED_SIZE: Final = 512
@@ -48,6 +60,42 @@ SOLVED: Final = 1.5
 """Operations, in units of n^3, to choose the ridges of a matrix of n inputs, and to solve it."""
 CHEAPER: Final = 0.5
 """Operations to solve with fixed ridges, as a share of those with a choice of ridges."""
+SCORING: Final = "scoring units"
+FISHER: Final = "Fisher information"
+MEASURED: Final = "measuring the best plans"
+OF_PLANS: Final = (MEASURED, "repair", "losses")
+"""The parts of a carving that follow the plans."""
+
+
+def tokens_wanted(checkpoint: Checkpoint) -> int:
+    """Return the number of calibration tokens for the widest output matrix of a parent."""
+    return min(MOST_TOKENS, max(LEAST_TOKENS, PER_INPUT * inputs_of(dimensions(checkpoint))))
+
+
+def loss_by_twice(loss: float, by_fewer: float, fewer: int) -> float:
+    """Return the loss with twice the tokens, from that with all and that with one in ``fewer`` of them.
+
+    The loss of a regression is a + b / n for n tokens.
+    """
+    return loss - max(0.0, by_fewer - loss) / (2 * (fewer - 1))
+
+
+def inputs_of(parent: Dimensions) -> int:
+    """Return the number of inputs of the widest output matrix."""
+    return max(parent.ffn, parent.heads * parent.head_size)
+
+
+def usual_sequences(checkpoint: Checkpoint, methods: Methods) -> int:
+    """Return the number of sequences with ``tokens_wanted`` tokens: an encoder's are lines of any length."""
+    length = longest_line(checkpoint, methods.length)
+    text = methods.text
+    if checkpoint.family.task != "next" and text not in (None, RANDOM, GENERATED) and not domains_of(text):
+        few = tokens_of(checkpoint, str(text), sequences=COUNTED, length=methods.length)
+        length = max(1, few.count // len(few))
+    elif checkpoint.family.task != "next" and text == GENERATED:
+        length = min(length, sum(WORDS) // 2)
+    wanted = GENERATED_TOKENS if text == GENERATED else tokens_wanted(checkpoint)
+    return math.ceil(wanted / length)
 
 
 @dataclass(frozen=True)
@@ -64,13 +112,6 @@ class Pace:
     head: float
     gram: float
     operation: float
-
-
-SCORING: Final = "scoring units"
-FISHER: Final = "Fisher information"
-MEASURED: Final = "measuring the best plans"
-OF_PLANS: Final = (MEASURED, "repair", "losses")
-"""The parts of a carving that follow the plans."""
 
 
 @dataclass(frozen=True)
@@ -190,10 +231,7 @@ class CarvingWork:
 
 
 def measured_pace(blocks: Blocks, inputs: int = PACED_SIZE) -> Pace:
-    """Return the measured times of a layer, the head and sums on this machine, for the first batch.
-
-    ``inputs`` are those of the widest output matrix.
-    """
+    """Return the times of a layer, the head and sums on this machine; ``inputs`` are of the widest matrix."""
     hidden = blocks.embed(0)
     tokens = hidden.shape[0] * hidden.shape[1]
     blocks.call(0, 0, hidden)  # once to load it
@@ -228,10 +266,7 @@ def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu
 
 
 def fitting(work: CarvingWork, pace: Pace, limit: float, spent: float) -> int:
-    """Return the number of sequences with which a carving keeps a limit in seconds, of which some are spent.
-
-    Raises ``ValueError`` where even the smallest useful number (``CarvingWork.least``) takes longer.
-    """
+    """Return the number of sequences that keeps a limit in seconds; ``ValueError`` where none does."""
     sequences, least = work.methods.count, min(work.least, work.methods.count)
     while spent + work.total(pace, sequences) > limit:
         if sequences == least:

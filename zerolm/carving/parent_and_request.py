@@ -71,10 +71,7 @@ ANYWHERE: Final = ComputeRequest()
 
 @dataclass(frozen=True, eq=False)
 class Carving:
-    """A parent and its request; ``session`` is None where no tokens are needed.
-
-    ``recipe`` is that of a child that is rebuilt.
-    """
+    """A parent and its request; ``session`` is None without tokens, ``recipe`` that of a rebuilt child."""
 
     parent: ParentModel
     size: SizeRequest
@@ -111,7 +108,6 @@ class Carving:
 
     @property
     def has_types(self) -> bool:
-        """Whether weights get quantisation types."""
         return self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
 
     @cached_property
@@ -139,11 +135,6 @@ class Carving:
         share = f"{narrowing.kept:.1%} of its energy kept"
         self.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
         return replace(cut, narrowing=narrowing)
-
-    @property
-    def weighs_by_gradients(self) -> bool:
-        """Whether types need gradients of weights: a file's matrices are not those of modules."""
-        return self.has_types and is_rearranged(self.checkpoint.family)
 
     @property
     def narrows(self) -> bool:
@@ -184,10 +175,7 @@ class Carving:
 def within_budgets(
     size: SizeRequest, methods: Methods, form: str, costs: Mapping[str, int], params: int
 ) -> SizeRequest:
-    """Return a request with budgets as numbers, for a parent of these ``costs`` and parameters.
-
-    Raises ``ValueError`` for methods, types or tokens that cannot be, and for costs that it does not have.
-    """
+    """Return a request with budgets as numbers; ``ValueError`` for what cannot be, and for unknown costs."""
     unknown = next((name for name in size.budgets if name.removeprefix("max_") not in costs), None)
     if unknown is not None:
         raise ValueError(f"{unknown} is not known of this parent; {', '.join(costs)} are")

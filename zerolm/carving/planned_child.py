@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.result import SpectrumRow, TypedWeights, rows_of
+from zerolm.carving.result import EqualBytes, SpectrumRow, TypeRow, rows_of
 from zerolm.checkpoints import ledger_of
+from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
@@ -21,7 +22,6 @@ from zerolm.text.defaults import GENERATED, NO_FILES
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
-from zerolm.units.stream.narrowing import Basis
 from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ class PlannedChild:
     """A cut, its expected losses, and the way it was chosen.
 
     ``optimal``: whether it is proven to be the best by its criterion, None where nothing was planned.
-    ``rows`` are the spectrum of the stream. ``typed`` has the types of its weights. ``compared`` is the loss
-    on the tokens that compare plans, repaired and as read back, None where it was not measured.
+    ``rows`` are the spectrum of the stream. ``types`` are those of its weights, which take ``bytes``, None
+    where they are stored as in the parent; ``equal_bytes`` are other plans of these bytes. ``compared`` is
+    the loss on the tokens that compare plans, repaired and as read back, None where it was not measured.
     """
 
     cut: Cut
@@ -49,7 +50,9 @@ class PlannedChild:
     losses: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rows: Sequence[SpectrumRow] = ()
-    typed: TypedWeights | None = None
+    types: Sequence[TypeRow] = ()
+    bytes: int | None = None
+    equal_bytes: Sequence[EqualBytes] = ()
     compared: float | None = None
 
 
@@ -101,10 +104,7 @@ def _smaller_by(carving: Carving) -> str:
 
 
 def in_time(carving: Carving, spent: float) -> Carving:
-    """Return the carving with the number of sequences that its time limit allows; announce its duration.
-
-    The seconds that were ``spent`` count, too.
-    """
+    """Return the carving with the sequences that its limit allows after ``spent`` seconds; announce them."""
     session, methods = carving.session, carving.methods
     if session is None or carving.is_done or (methods.for_ is None and carving.progress is silent):
         return carving
@@ -123,10 +123,7 @@ def in_time(carving: Carving, spent: float) -> Carving:
 
 
 def announce_weighing(carving: Carving, units: str, seconds_of: Callable[[CarvingWork, Pace], float]) -> None:
-    """Announce the time to compare units with all others, if it is long.
-
-    ``seconds_of`` returns it for the work of a child and the pace of the parent.
-    """
+    """Announce the time to compare units with all others, as ``seconds_of`` returns it, if it is long."""
     session = carving.session
     if session is None or carving.progress is silent:
         return
@@ -151,7 +148,7 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
         carving.destination.folder is not None,
         0 if carving.typing is None else len(carving.typing.types),
         carving.checkpoint.layout.vocab,
-        carving.weighs_by_gradients,
+        carving.has_types and is_rearranged(carving.checkpoint.family),
         session.stored_shares(),
     )
 
@@ -210,22 +207,22 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     session = carving.session
     if typing.keeps_all:
         ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
-    chosen = typing.best(losses_by(carving))
-    plan = chosen.plan
+    plan, compared, loss = typing.best(losses_by(carving))
     notes = (
         _time_note(carving.methods),
         window_note(carving.checkpoint, carving.costs),
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
-    typed = TypedWeights(plan.bytes, rows_of(plan.types, carving.checkpoint), chosen.compared)
     return PlannedChild(
         typing.narrowed(plan),
         optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
         notes=notes,
-        typed=typed,
-        compared=chosen.loss,
+        types=rows_of(plan.types, carving.checkpoint),
+        bytes=plan.bytes,
+        equal_bytes=compared,
+        compared=loss,
     )
 
 
@@ -240,7 +237,6 @@ def losses_by(carving: Carving) -> Sequence[Criterion]:
 
 
 def _table(carving: Carving, session: Session, criterion: Criterion) -> LossTable:
-    """Return the losses of cutting one layer alone, and of narrowing the stream where allowed."""
     kinds = [unit.name for unit in UNITS if unit.can_be_cut(carving.checkpoint.family)]
     return session.table(criterion, kinds, with_stream=carving.narrows)
 
@@ -257,7 +253,6 @@ def shown(carving: Carving, table: LossTable) -> tuple[str, LossTable]:
 
 
 def _criterion(carving: Carving) -> Criterion:
-    """Return the criterion, from the weights or the tokens that it needs."""
     name = carving.methods.criterion
     ledger = ledger_of(carving.checkpoint, progress=carving.progress)  # rejects weights that are not finite
     if needs_tokens(name) and carving.session is not None:
@@ -268,10 +263,7 @@ def _criterion(carving: Carving) -> Criterion:
 def _best_measured(
     carving: Carving, session: Session, near: Sequence[Planned]
 ) -> tuple[Planned, float | None, str]:
-    """Return the plan of least loss after repair, its loss, and a summary of the measurements.
-
-    A single plan is not measured.
-    """
+    """Return the plan of least loss after repair, its loss and a summary; a single plan is not measured."""
     if len(near) < 2:
         return near[0], None, ""
     cuts = [carving.narrowed(plan.cut, plan.width) for plan in near]
@@ -289,7 +281,7 @@ def _with_notes(
     by_width: Mapping[int, float] | None = None,
     measured: str = "",
 ) -> PlannedChild:
-    """Return the outcome of a plan; ``by_width`` are losses by the width of the stream."""
+    """Return the outcome of a plan; ``by_width`` are losses by the width, shown with the energy it keeps."""
     cut = carving.narrowed(plan.cut, plan.width)
     notes = (
         _time_note(carving.methods),
@@ -298,14 +290,11 @@ def _with_notes(
         *width_notes(cut),
         measured,
     )
-    rows = _spectrum(carving.basis, by_width or {}) if cut.narrowing or by_width else []
+    rows, losses_by_width = list[SpectrumRow](), by_width or {}
+    if cut.narrowing or by_width:
+        sizes = stream_widths(len(carving.basis.energy)).tolist()
+        rows = [SpectrumRow(size, carving.basis.kept(size), losses_by_width.get(size)) for size in sizes]
     return PlannedChild(cut, optimal=plan.optimal, losses=losses or {}, notes=notes, rows=rows)
-
-
-def _spectrum(basis: Basis, losses: Mapping[int, float]) -> list[SpectrumRow]:
-    """Return the energy that widths of the stream keep, and their losses where these are estimated."""
-    sizes = stream_widths(len(basis.energy)).tolist()
-    return [SpectrumRow(size, basis.kept(size), losses.get(size)) for size in sizes]
 
 
 def _read(methods: Methods, tokens: Tokens) -> Methods:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -86,25 +86,23 @@ class Recipe(RecipeOfExperts):
     def methods(self, text: str | None) -> Methods:
         """Return the methods to rebuild the child; ``ValueError`` where they need the original text."""
         fields, tokens = self.fields, self.fields.calibration
-        of_experts = fields.criterion_of_experts or ""
+        plain = Methods(fields.criterion, fields.plan, experts=fields.criterion_of_experts or "")
         by_loss = fields.stream is not None and fields.stream.basis == "loss"
         repairs = {fields.repair, fields.repair_of_experts or "none"} != {"none"}
         if tokens is None or not (repairs or by_loss or self.types is not None):
-            return Methods(criterion=fields.criterion, plan=fields.plan, experts=of_experts)
+            return plain
         without = RANDOM if tokens.generated is None else GENERATED
         if tokens.text is not None and text in NO_FILES:
             raise ValueError(
                 f"the recipe was made with a text of SHA-256 {tokens.text}: give it by --text FILE"
             )
-        return Methods(
-            criterion=fields.criterion,
-            plan=fields.plan,
+        return replace(
+            plain,
             text=without if tokens.text is None else text,
             sequences=tokens.sequences,
             length=tokens.length,
             repair=fields.repair,
             seed=tokens.seed or 0,
-            experts=of_experts,
         )
 
     def check_text(self, sha256: str | None) -> None:

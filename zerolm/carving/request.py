@@ -145,10 +145,7 @@ class Methods(MethodRequest):
 
 
 def usual_criterion_of_experts(experts: ExpertsRequest, text: str | None) -> str:
-    """Return the default criterion of experts: on a text by pairs, which lost least in measurements.
-
-    Across domains scores of single experts are compared.
-    """
+    """Return the default criterion: by pairs, which lost least in measurements, and singly across domains."""
     if text is None:
         return "aimer"
     return "reap" if text == RANDOM or experts.domains != MEAN else SUMMED

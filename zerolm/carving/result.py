@@ -268,15 +268,6 @@ class Carved(CarvedChild):
         return CarvedChild(**{item.name: getattr(self, item.name) for item in fields(CarvedChild)})
 
 
-@dataclass(frozen=True)
-class TypedWeights:
-    """The bytes of weights of a planned child, its types as ``rows``, and other plans with equal bytes."""
-
-    bytes: int
-    rows: list[TypeRow]
-    equal_bytes: list[EqualBytes]
-
-
 def rows_of(types: Mapping[tuple[int | None, str], str], checkpoint: Checkpoint) -> list[TypeRow]:
     """Return types by the parent's layer and role, outside the layers first."""
     order = {role: place for place, role in enumerate(slot.role for slot in checkpoint.layout.slots.values())}

@@ -16,12 +16,11 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats
-from zerolm.carving.amount import inputs_of
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_matrices
 from zerolm.carving.bits.typed_child import ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.loss import FINAL_TOKENS, LOSS_BATCH, Loss
-from zerolm.carving.pace import FISHER, PACED_TOKENS, SCORING, Pace, measured_pace
+from zerolm.carving.pace import FISHER, PACED_TOKENS, SCORING, Pace, inputs_of, measured_pace
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
@@ -98,7 +97,6 @@ class Session:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the parent's weights."""
         return fingerprint(self.checkpoint, progress=self.progress)
 
     @cached_property
@@ -169,15 +167,11 @@ class Session:
 
     @cached_property
     def pooling(self) -> TokenPooling:
-        """The pooling of an encoder's tokens into one embedding."""
         return TokenPooling.of(self.checkpoint)
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """The parent with its compute settings, and the tokens: all measurements depend on them.
-
-        The digest of the tokens represents the text, its tokenizer, sequences, length and seed.
-        """
+        """All that results depend on: the parent as run, and tokens by text, tokenizer, number and seed."""
         return *self._parent_as_run, self.tokens.digest()
 
     @cached_property
@@ -200,7 +194,6 @@ class Session:
 
     @cached_property
     def _loss_moments(self) -> LossMoments:
-        """All results of one forward and backward pass, whose sums are cached."""
         moments = loss_moments(
             self.model,
             self.divided.fitted,
@@ -220,8 +213,8 @@ class Session:
     @property
     def _weighing(self) -> Fisher | None:
         """The Fisher information for the weights of first tokens, where the criterion needs it anyway."""
-        is_there = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
-        return self.fisher if is_there else None
+        by_loss = needs_gradients(self.methods.criterion) and Blocks(self.model, []).predicts
+        return self.fisher if by_loss else None
 
     def check_criterion(self) -> None:
         """Raise ``ValueError`` for a plug-in's criterion that fails on made-up tokens: before all work."""
@@ -287,10 +280,7 @@ class Session:
         return Basis("loss", **self.cache("basis").once("loss", arrays))
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the predicted losses of cutting one layer alone, and on request of narrowing the stream.
-
-        They come with those after repair, if these can be predicted.
-        """
+        """Return predicted losses of cutting a layer or narrowing the stream, if possible after repair."""
         after_repair = self.predicts_repair
         table = estimated_losses(
             self.model,
@@ -311,15 +301,11 @@ class Session:
 
     @property
     def predicts_repair(self) -> bool:
-        """Return whether losses after least squares can be predicted.
-
-        Not for an encoder: its loss is by sequence, over whose tokens errors add up.
-        """
+        """Whether losses after repair can be predicted: not of an encoder, whose loss is by sequence."""
         by_loss = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
         return by_loss and Blocks(self.model, []).predicts
 
     def _without(self, layers: Sequence[int]) -> dict[int, float]:
-        """Return the losses without each of these layers."""
         cache = self.cache("without", self.pooling)
         rows = {layer: cache.get(f"layer-{layer}") for layer in layers}
         losses = {layer: float(row["loss"]) for layer, row in rows.items() if row is not None}
@@ -334,10 +320,7 @@ class Session:
     def repaired(
         self, cut: Cut, ridges: Mapping[Place, Ridges] | None = None, types: Types | None = None
     ) -> Repaired:
-        """Return new output matrices for the cut, with these ridges or chosen ones.
-
-        With quantisation ``types`` the repair corrects rounding errors too.
-        """
+        """Return output matrices by these ridges or chosen ones; with ``types`` they correct rounding too."""
         rule = self.methods.repair
         if rule == "none" or (types is None and cut.keeps_all):
             return Repaired()
@@ -447,10 +430,7 @@ class Session:
         *,
         is_repaired: bool = True,
     ) -> float:
-        """Return the loss of a cut as read back, repaired on some sequences and measured on others.
-
-        ``choose`` returns the types of the repaired child.
-        """
+        """Return the loss as in ``finals``, read back with the types that ``choose`` returns after repair."""
         fitted = self._few_fitted([cut], TYPED_TOKENS)
         rule = self.methods.repair
         (repaired,) = self._repaired_by(fitted, [cut])
@@ -477,7 +457,6 @@ class Session:
         return self._loss.of_network(ReadBack(self._loss.blocks, typed, repaired))
 
     def _few_fitted(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> Tokens:
-        """Return the tokens that plans are repaired on before the choice."""
         return self.divided.fitted.most(max(least, *(PER_COLUMN * columns_of(cut) for cut in cuts)))
 
     def done(self) -> None:
@@ -499,16 +478,14 @@ class Session:
     @cached_property
     def _compared_loss(self) -> Loss:
         """The loss of whole plans, on the tokens that compare them."""
-        return self._few_loss if self._has_all_experts else self._loss_against_whole(self._few_compared)
+        if self._has_all_experts:
+            return self._few_loss
+        return self._loss_against_whole(self.divided.compared.most(FINAL_TOKENS))
 
     @cached_property
     def _few_loss(self) -> Loss:
-        """The loss compared with the parent to be carved, on the tokens that compare plans."""
-        return self._loss_on(self._few_compared)
-
-    @property
-    def _few_compared(self) -> Tokens:
-        return self.divided.compared.most(FINAL_TOKENS)
+        """The same, compared with the parent to be carved."""
+        return self._loss_on(self.divided.compared.most(FINAL_TOKENS))
 
     @property
     def _has_all_experts(self) -> bool:
@@ -516,10 +493,7 @@ class Session:
         return _experts(self.checkpoint.whole) == _experts(self.checkpoint)
 
     def _loss_against_whole(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens, compared with the parent with all its experts.
-
-        Its predictions of the kept tokens are compared.
-        """
+        """Return the loss compared with the parent with all experts, by its predictions of kept tokens."""
         if self._has_all_experts:
             return self._loss_on(tokens)
         whole, kept, batches = self.checkpoint.whole, self.checkpoint.kept_tokens, tokens.filled(LOSS_BATCH)
@@ -531,7 +505,6 @@ class Session:
         return Loss(blocks, self.pooling, parent=parent, rows=rows)
 
     def _loss_on(self, tokens: Tokens) -> Loss:
-        """Return the loss of cuts on these tokens, compared with the parent to be carved."""
         return Loss(Blocks(self.model, tokens.filled(LOSS_BATCH)), self.pooling)
 
     def output_of(self, network: Callable[[Blocks], CarvedNetwork]) -> Callable[[Tensor], Tensor]:
@@ -551,7 +524,6 @@ class Session:
         return output
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-        """Return the carved parent, in memory and in float32."""
         return apply_in_memory(open_model(self.checkpoint), cut, repaired)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -27,24 +27,20 @@ def from_document(document: Mapping[str, Any]) -> Comparison:
     """Return the comparison of a document of ``to_json``; ``ValueError`` says what is wrong with it."""
     records = checked(list[SectionRecord], document["sections"])
     rows = iter(checked(list[ScoreRow], document["rows"]))
+    truths: list[GroundTruth] = []
+    for entry in document["benchmarks"]:
+        truth, count = check(entry["benchmark"]), entry["sections"]
+        if type(count) is not int or not 1 <= count <= MOST_VIEWS:
+            raise ValueError("a benchmark has no number of sections")
+        truths += [truth] * count
     sections = [
         record.section(truth, list(islice(rows, len(record.regret_by_budget))))
-        for record, truth in zip(records, _truths(document["benchmarks"]), strict=True)
+        for record, truth in zip(records, truths, strict=True)
     ]
     note = document.get("note", "")
     if next(rows, None) or not isinstance(note, str) or not (is_line(note) or not note):
         raise ValueError("it has more rows than sections, or its note is none")
     return Comparison(sections, note)
-
-
-def _truths(document: Any) -> Iterator[GroundTruth]:
-    """Yield the benchmark of each section."""
-    for entry in document:
-        truth, count = check(entry["benchmark"]), entry["sections"]
-        if type(count) is not int or not 1 <= count <= MOST_VIEWS:
-            raise ValueError("a benchmark has no number of sections")
-        for _ in range(count):
-            yield truth
 
 
 @dataclass(frozen=True)

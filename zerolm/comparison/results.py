@@ -1,9 +1,8 @@
-"""The numbers of a comparison of scores with benchmarks, and how they are written as JSON."""
+"""The numbers of a comparison of scores with benchmarks, as JSON, in order, and by score."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any, Final
@@ -15,6 +14,8 @@ from zerolm.statistics import Ceiling, budget_ladder, random_regret
 
 ALIKE: Final = 0.05
 """The share of total parameters within which networks are of about equal size."""
+Key = tuple[str, float | str | None]
+"""A score and its alpha: the same on all benchmarks, for the best alpha has one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,28 +197,67 @@ class Comparison:
     def rows(self) -> list[ScoreRow]:
         return [row for section in self.sections for row in section.rows]
 
-    @property
-    def by_truth(self) -> list[list[Section]]:
-        """Return the sections of each benchmark: its views."""
-        return [list(group) for _, group in groupby(self.sections, lambda section: id(section.truth))]
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm bench run --json`` prints it.
 
         ``benchmarks`` are the files that were read, with the one result that counted, and the number of
         ``sections`` that are of each.
         """
+        benchmarks = []
+        for _, group in groupby(self.sections, lambda section: id(section.truth)):
+            views = list(group)
+            truth, metric = views[0].truth.model_dump(), views[0].metric
+            for entry in truth["architectures"]:
+                entry["results"] = {metric: entry["results"][metric]}
+            benchmarks.append({"sections": len(views), "benchmark": truth})
         return {
             "rows": [row.to_json() for row in self.rows],
             "sections": [section.to_json() for section in self.sections],
-            "benchmarks": [_benchmark(sections) for sections in self.by_truth],
+            "benchmarks": benchmarks,
             **({"note": self.note} if self.note else {}),
         }
 
 
-def _benchmark(sections: Sequence[Section]) -> dict[str, Any]:
-    truth, metric = sections[0].truth, sections[0].metric
-    document = truth.model_dump()
-    for entry in document["architectures"]:
-        entry["results"] = {metric: entry["results"][metric]}
-    return {"sections": len(sections), "benchmark": document}
+def key_of(row: ScoreRow) -> Key:
+    """Return the key of a row."""
+    return row.score, row.alpha
+
+
+def name_of(key: Key) -> str:
+    """Return the name of a score, with its alpha."""
+    return key[0] if key[1] is None else f"{key[0]} {key[1]}"
+
+
+def standings(comparison: Comparison) -> dict[Key, list[tuple[Section, ScoreRow]]]:
+    """Return the rows of each score."""
+    rows: dict[Key, list[tuple[Section, ScoreRow]]] = {}
+    for section in comparison.sections:
+        for row in section.rows:
+            rows.setdefault(key_of(row), []).append((section, row))
+    return rows
+
+
+def row_of(section: Section, score: str, *, saw_labels: bool = False) -> ScoreRow | None:
+    """Return the row of a score without alpha, or of the best alpha; None where there is none."""
+    rows = (row for row in section.rows if row.score == score and row.saw_labels == saw_labels)
+    return next((row for row in rows if saw_labels or row.alpha is None), None)
+
+
+def label_free(section: Section) -> list[ScoreRow]:
+    """Return the scores that a user can have without labels, best first; no baselines."""
+    rows = (row for row in section.rows if not row.baseline and not row.saw_labels and row.tau is not None)
+    return sorted(rows, key=_falling)
+
+
+def by_tau(section: Section) -> list[ScoreRow]:
+    """Return all rows, best first, those without a tau-b last."""
+    return sorted(section.rows, key=_falling)
+
+
+def _falling(row: ScoreRow) -> float:
+    return 2.0 if row.tau is None else -row.tau
+
+
+def in_own_unit(section: Section) -> Floats:
+    """Return the results (n,) as the file gives them."""
+    return section.result if section.truth.is_higher_better(section.metric) else -section.result

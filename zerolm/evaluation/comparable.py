@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -127,18 +129,15 @@ class Compared:
 
     @classmethod
     def opened(
-        cls, children: Sequence[str | Path], parent: str | Path, folder: Path, progress: Progress
+        cls, children: Sequence[str | Path], parent: str | Path, stack: ExitStack, progress: Progress
     ) -> Compared:
-        """Open all networks, each of the other children once; ``folder`` is for tokens of files.
+        """Open all networks, each of the other children once; with the ``stack`` go tokens of files.
 
         ``ValueError`` where they cannot be compared, or weights are not finite.
         """
         of_file = is_mixture_file(parent)
         parent_checkpoint = Checkpoint.open(parent, packed=of_file or gguf_file(children[0]) is None)
-        every = [
-            _opened(name, parent_checkpoint, of_file, folder / str(number), progress)
-            for number, name in enumerate(children)
-        ]
+        every = [_opened(name, parent_checkpoint, of_file, stack, progress) for name in children]
         ledger_of(parent_checkpoint)  # refuses weights that are not finite
         others = {other.place.resolve(): other for other in every[1:]}
         return cls(parent_checkpoint, [every[0], *others.values()])
@@ -194,7 +193,7 @@ def is_mixture_file(name: str | Path) -> bool:
 
 
 def _opened(
-    name: str | Path, parent: Checkpoint, of_mixture_file: bool, folder: Path, progress: Progress
+    name: str | Path, parent: Checkpoint, of_mixture_file: bool, stack: ExitStack, progress: Progress
 ) -> OpenedChild:
     """Return a child; experts of a GGUF file are compared with those of their parent's file."""
     file = gguf_file(name)
@@ -214,6 +213,7 @@ def _opened(
                 f"{str(file)!r} has {rows} tokens and its parent {vocab}: the {RECIPE} of its folder, which "
                 "lists them, is not there"
             )
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="zerolm-tokens-")))
         parent = with_tokens(parent, kept, folder, progress=progress)
     return OpenedChild(
         Path(name), parent, file, cut_in(file, parent) if is_read_back(parent.family) else None

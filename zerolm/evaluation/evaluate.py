@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -176,8 +176,8 @@ def evaluate(
     """
     judging = JudgeRequest(None if text is None else str(text), data, sequences, length, loops)
     running = compute(request)  # a device that is not here is refused first
-    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
-        networks = Compared.opened([child, *beside], parent, Path(folder), progress)
+    with ExitStack() as stack:
+        networks = Compared.opened([child, *beside], parent, stack, progress)
         judging.check(networks.parent)
         vocab = networks.parent.layout.vocab
         if any(each.checkpoint.layout.vocab != vocab for each in networks.children):

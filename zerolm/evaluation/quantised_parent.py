@@ -17,9 +17,9 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.options import All, Options, least_bytes, least_loss
-from zerolm.carving.bits.row_losses import FEWEST_ROWS, spread_rows
+from zerolm.carving.bits.weighed_child import FEWEST_ROWS, spread_rows
 from zerolm.carving.experts.fewer_experts import ROUTER
-from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED, WeightType, from_largest
 from zerolm.networks.mapped import parameters
 from zerolm.networks.roles import body_prefix
@@ -107,25 +107,19 @@ def quantised_parent(
 
 def matrices_of(parent: Checkpoint, model: PreTrainedModel) -> dict[str, TypedMatrix]:
     """Return the matrices of a model that may have types, by their names; routers have none."""
-    weights, stored = dict(model.named_parameters()), _stored(parent, model)
-    matrices = dict[str, TypedMatrix]()
-    for name, infos in stored.items():
-        weight, slot = weights.get(name), parent.layout.slots[infos[0].name]
+    stored = dict[str, str]()  # of stacked experts the first
+    for tensor, names in parameters(parent, body_prefix(model)).items():
+        for name in names:
+            stored.setdefault(name, tensor)
+    weights, matrices = dict(model.named_parameters()), dict[str, TypedMatrix]()
+    for name, tensor in stored.items():
+        weight, slot = weights.get(name), parent.layout.slots[tensor]
         if weight is None or not slot.is_matrix or slot.role == ROUTER or weight.dim() not in (2, 3):
             continue
-        columns = weight.shape[-1]
-        kind = BY_NAME.get(infos[0].dtype)
+        columns, kind = weight.shape[-1], BY_NAME.get(parent.tensors[tensor].dtype)
         if kind is not None:
             matrices[name] = TypedMatrix(weight.numel() // columns, columns, kind)
     return matrices
-
-
-def _stored(parent: Checkpoint, model: PreTrainedModel) -> dict[str, list[TensorInfo]]:
-    stored = dict[str, list[TensorInfo]]()
-    for name, places in parameters(parent, body_prefix(model)).items():
-        for place in places:
-            stored.setdefault(place, []).append(parent.tensors[name])
-    return stored
 
 
 def _plain_bytes(parent: Checkpoint, matrices: Mapping[str, TypedMatrix]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_count import best_experts
 from zerolm.carving.experts.expert_scores import drawn
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS, FewerExperts, expert_layers

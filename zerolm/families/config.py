@@ -64,7 +64,6 @@ class ModelSizes(CoreSizes):
     units: dict[str, tuple[str, int]]
 
     def labelled(self, label: str) -> int:
-        """Return a size by its label; 0 where there is none."""
         return self.sizes.get(label, super().labelled(label))
 
     def length(self, axis: str) -> int | None:
@@ -297,7 +296,6 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
 
 
 def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
-    """Return a size as the stock class rounds it."""
     if not boolean(fields, rounded.switch.field, rounded.switch.default):
         return width
     width, factor = 2 * width // 3, value_of(fields, rounded.factor)

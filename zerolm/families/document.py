@@ -48,7 +48,6 @@ def entries_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """Return a value as the type that is declared for it."""
     if kind is Prefix and isinstance(value, str | list):
         value = dict(zip(("body", "head"), [value] if isinstance(value, str) else value, strict=False))
     if kind is InFile and isinstance(value, str):
@@ -185,7 +184,6 @@ def _check_gguf(family: Family) -> None:
 
 
 def _check_sizes(where: str, rules: tuple[str, ...], labels: AbstractSet[str]) -> None:
-    """Refuse a text that is no rule on sizes."""
     for rule in rules:
         if not is_rule(rule) or not needed(rule) <= labels:
             raise ValueError(f"{where} has {rule[:60]!r} in a gguf file, which is no size")
@@ -247,7 +245,6 @@ def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:
 
 
 def _check_acyclic(sizes: Mapping[str, Any]) -> None:
-    """Refuse sizes that follow from each other in a circle."""
     needs = {
         label: {
             name

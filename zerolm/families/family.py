@@ -144,7 +144,6 @@ class Kinds:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The kinds that there are."""
         return tuple(dict.fromkeys([*self.values.values(), *(rule.kind for rule in self.rules)]))
 
 
@@ -385,7 +384,6 @@ class Cuttable:
     unless: tuple[Unless, ...] = ()
 
     def required_layers(self, depth: int) -> frozenset[int]:
-        """Return the numbers of the kept layers."""
         return frozenset(range(depth)[: self.keeps_first]) | frozenset(
             range(depth)[depth - self.keeps_last :]
         )
@@ -537,5 +535,4 @@ class Family:
 
 
 def _apart(pattern: Pattern) -> tuple[str, ...]:
-    """Return the roles of what the stock class holds of a tensor."""
     return pattern.roles if len(pattern.parameters) > 1 else (pattern.role,)

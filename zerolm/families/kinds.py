@@ -21,7 +21,6 @@ def kinds_of(family: Family, fields: Mapping[str, Any], depth: int) -> tuple[fro
 
 
 def _listed(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
-    """Return the kinds that a list gives; none where there is no list."""
     names = fields.get(choice.field) if choice.field else None
     if names is None:
         return []
@@ -38,7 +37,6 @@ def _by_rule(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
 
 
 def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[int]:
-    """Return the numbers of the layers that a rule holds for."""
     if rule.several is not None and _number(fields, rule.several) == 1:
         return frozenset()
     if rule.listed is not None:
@@ -61,15 +59,14 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
 
 
 def _numbers(fields: Mapping[str, Any], name: str) -> frozenset[int]:
-    """Return the numbers of layers in a list, none where it is absent."""
     numbers = fields.get(name) or []
     if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
         raise ValueError(f"{name} is {short(numbers)}, not a list of numbers of layers")
     return frozenset(numbers)
 
 
-def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:
-    return integer(field.field or "a rule", value_of(fields, field), MAX_DEPTH, least)
+def _number(fields: Mapping[str, Any], field: Field, most: int = MAX_DEPTH, *, least: int = 1) -> int:
+    return integer(field.field or "a rule", value_of(fields, field), most, least)
 
 
 def by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
@@ -114,17 +111,12 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
         full = 0 if window.but_first else every - 1
         yield from (0 if n % every == full else size for n in range(depth))
     else:
-        first = 0 if window.first is None else _first(fields, window.first)
+        first = 0 if window.first is None else _number(fields, window.first, MAX_VOCAB, least=0)
         yield from (size if n >= first and (n - first) % window.every == 0 else 0 for n in range(depth))
 
 
 def _window_size(fields: Mapping[str, Any], field: Field, switch: str | None) -> int:
-    """Return the size of a window in tokens, 0 where there is none."""
     value = value_of(fields, field)
     if value is None or (switch and not boolean(fields, switch, False)):
         return 0
     return integer(str(field.field), value, MAX_VOCAB)
-
-
-def _first(fields: Mapping[str, Any], field: Field) -> int:
-    return integer(str(field.field), value_of(fields, field), MAX_VOCAB, 0)

@@ -130,7 +130,6 @@ def _add(registry: Registry[Document], document: Any, source: str) -> None:
 
 
 def _files(folder: str) -> list[Path]:
-    """Return the files of the user's families."""
     if folder and not Path(folder).is_dir():
         raise ValueError(f"{FOLDER} names {folder!r}, which is no folder")
     return sorted(Path(folder).glob("*.json")) if folder else []

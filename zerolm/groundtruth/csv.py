@@ -12,7 +12,7 @@ every other             a result: a finite number in every row
 ======================  =================================================================================
 
 Whether higher is better is said in the heading, ``bits:lower`` or ``quality:higher``; it need not be said of
-metrics whose names say it (``directions``). A file with several results has no metric of its own.
+metrics whose names say it (``known_direction``). A file with several results has no metric of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from zerolm.spaces import space_names
 MAX_CSV_BYTES: Final = 64 << 20
 MAX_CSV_COLUMNS: Final = 1000
 CHOICE: Final = "architecture."
+TEXTS: Final = ("id", "space")
+OBJECTS: Final = ("settings", "architecture")
+"""Columns that hold texts, and JSON objects."""
 OTHER_MARKS: Final = ";\t|"
 """Marks between columns that other programs write."""
 
@@ -82,44 +85,51 @@ def csv_rows(text: str) -> list[Row]:
 
 def _document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     columns = list(rows[0][1])
-    _check_architecture_columns(columns)
-    metrics = _metrics(columns)
-    ids = _ids(rows)
-    marks = {metric: column.partition(":")[2] for column, metric in metrics.items()}
-    return {
-        "name": name,
-        "space": _space(rows),
-        "settings": _settings(rows) if "settings" in columns else None,
-        "metric": None,
-        "higher_is_better": None,
-        "directions": {metric: direction for metric, direction in marks.items() if direction},
-        "architectures": [
-            {
-                "id": key,
-                "architecture": _architecture(row),
-                "results": {metric: _number(row, column) for column, metric in metrics.items()},
-            }
-            for key, row in zip(ids, rows, strict=True)
-        ],
-    }
-
-
-def _check_architecture_columns(columns: Sequence[str]) -> None:
     if "space" not in columns:
         raise ValueError(f"there is no column 'space'; there are {', '.join(columns)}")
-    choices = [column for column in columns if column.startswith(CHOICE)]
+    choices = {column: column.removeprefix(CHOICE) for column in columns if column.startswith(CHOICE)}
     if ("architecture" in columns) == bool(choices):
         raise ValueError(
             f"the choices are in a column 'architecture' or in columns '{CHOICE}NAME', one of the two; "
             f"there are {', '.join(columns)}"
         )
+    metrics = _metrics(columns)
+    read = [_values(row) for row in rows]
+    space, settings = read[0]["space"], read[0].get("settings")
+    check_known(f"{_place(rows[0][0], 'space')}:", space, space_names())
+    first: dict[str, int] = {}
+    architectures = []
+    for (number, _), values in zip(rows, read, strict=True):
+        key = values.get("id", f"line {number}")
+        if key in first:
+            raise ValueError(f"{_place(number, 'id')}: {key!r} is the id of line {first[key]} too")
+        if values["space"] != space:
+            raise ValueError(f"{_place(number, 'space')}: one file holds one space, here {space!r}")
+        if values.get("settings") != settings:
+            raise ValueError(f"{_place(number, 'settings')}: the settings must be the same in every row")
+        first[key] = number
+        chosen = {choice: values[column] for column, choice in choices.items()}
+        results = {metric: values[column] for column, metric in metrics.items()}
+        architectures.append(
+            {"id": key, "architecture": chosen or values["architecture"], "results": results}
+        )
+    marks = {metric: column.partition(":")[2] for column, metric in metrics.items()}
+    return {
+        "name": name,
+        "space": space,
+        "settings": settings,
+        "metric": None,
+        "higher_is_better": None,
+        "directions": {metric: direction for metric, direction in marks.items() if direction},
+        "architectures": architectures,
+    }
 
 
 def _metrics(columns: Sequence[str]) -> dict[str, str]:
     """The columns that are results, with the names of the metrics."""
     metrics: dict[str, str] = {}
     for column in columns:
-        if column in ("id", "space", "settings", "architecture") or column.startswith(CHOICE):
+        if column in (*TEXTS, *OBJECTS) or column.startswith(CHOICE):
             continue
         metric, mark, direction = column.partition(":")
         if mark and (not metric or direction not in ("higher", "lower")):
@@ -132,72 +142,41 @@ def _metrics(columns: Sequence[str]) -> dict[str, str]:
     return metrics
 
 
-def _ids(rows: Sequence[Row]) -> list[str]:
-    first: dict[str, int] = {}
-    for row in rows:
-        key = _cell(row, "id") if "id" in row[1] else f"line {row[0]}"
-        if key in first:
-            raise ValueError(f"{_place(row, 'id')}: {key!r} is the id of line {first[key]} too")
-        first[key] = row[0]
-    return list(first)
+def _values(row: Row) -> dict[str, Any]:
+    """Return the content of a row by column; ``ValueError`` names the line and the column."""
+    number, cells = row
+    values = {}
+    for column, cell in cells.items():
+        try:
+            values[column] = _value(column, cell)
+        except ValueError as error:
+            raise ValueError(f"{_place(number, column)}: {error}") from None
+    return values
 
 
-def _space(rows: Sequence[Row]) -> str:
-    name = _cell(rows[0], "space")
-    check_known(f"{_place(rows[0], 'space')}:", name, space_names())
-    for row in rows:
-        if _cell(row, "space") != name:
-            raise ValueError(f"{_place(row, 'space')}: one file holds one space, here {name!r}")
-    return name
-
-
-def _settings(rows: Sequence[Row]) -> dict[str, Any]:
-    settings = _object(rows[0], "settings")
-    for row in rows:
-        if _object(row, "settings") != settings:
-            raise ValueError(f"{_place(row, 'settings')}: the settings must be the same in every row")
-    return settings
-
-
-def _architecture(row: Row) -> dict[str, Any]:
-    if "architecture" in row[1]:
-        return _object(row, "architecture")
-    return {column[len(CHOICE) :]: _json(row, column) for column in row[1] if column.startswith(CHOICE)}
-
-
-def _object(row: Row, column: str) -> dict[str, Any]:
-    value = _json(row, column)
-    if not isinstance(value, dict):
-        raise ValueError(f"{_place(row, column)}: {row[1][column][:40]!r} is no JSON object")
-    return value
-
-
-def _json(row: Row, column: str) -> Any:
-    cell = _cell(row, column)
+def _value(column: str, cell: str) -> Any:
+    """Return the content of a cell: a text, JSON, or a number."""
+    if not cell:
+        raise ValueError("the value is missing")
+    if column in TEXTS:
+        return cell
+    shown = repr(cell[:40])
+    if column in OBJECTS or column.startswith(CHOICE):
+        try:
+            value = parse_json(cell)
+        except (json.JSONDecodeError, RecursionError):
+            raise ValueError(f"{shown} is not JSON") from None
+        if column in OBJECTS and not isinstance(value, dict):
+            raise ValueError(f"{shown} is no JSON object")
+        return value
     try:
-        return parse_json(cell)
-    except (json.JSONDecodeError, RecursionError):
-        raise ValueError(f"{_place(row, column)}: {cell[:40]!r} is not JSON") from None
-    except ValueError as error:
-        raise ValueError(f"{_place(row, column)}: {error}") from None
-
-
-def _number(row: Row, column: str) -> float:
-    cell = _cell(row, column)
-    try:
-        value = float(cell.replace("_", " "))  # Python's digit separator is nobody else's
+        result = float(cell.replace("_", " "))  # Python's digit separator is nobody else's
     except ValueError:
-        raise ValueError(f"{_place(row, column)}: {cell[:40]!r} is not a number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{_place(row, column)}: {cell[:40]!r} is not a finite number")
-    return value
+        raise ValueError(f"{shown} is not a number") from None
+    if not math.isfinite(result):
+        raise ValueError(f"{shown} is not a finite number")
+    return result
 
 
-def _cell(row: Row, column: str) -> str:
-    if not row[1][column]:
-        raise ValueError(f"{_place(row, column)}: the value is missing")
-    return row[1][column]
-
-
-def _place(row: Row, column: str) -> str:
-    return f"line {row[0]}, column {column!r}"
+def _place(number: int, column: str) -> str:
+    return f"line {number}, column {column!r}"

@@ -15,7 +15,7 @@ from zerolm.architecture import Architecture, Floats
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST_LABELS
 from zerolm.groundtruth.reader import locate, named_corpus, quality, read, views
-from zerolm.groundtruth.truth import GroundTruth, Line
+from zerolm.groundtruth.truth import Line
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.plain import first_problem
 from zerolm.settings import shown
@@ -45,7 +45,10 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     metric = truth.metric_of(metric)
     result = quality(truth, metric)
     if space is not None:
-        same_reading(_conditions(truth), space, f"the labels in {str(path)!r}")
+        conditions, corpus = truth.settings, named_corpus(truth)
+        if conditions is None:
+            conditions = {"corpus": corpus} if corpus else {}
+        same_reading(conditions, space, f"the labels in {str(path)!r}")
         truth = truth.model_copy(update={"settings": space.settings})
     reading = views(truth)[0]
     distinct, means = _distinct(reading.architectures, result)
@@ -92,12 +95,6 @@ def benchmark_of(labels: Labels) -> dict[str, Any]:
     }
 
 
-def _conditions(truth: GroundTruth) -> Mapping[str, Any]:
-    """The settings of a file, or those that its name and task determine."""
-    corpus = named_corpus(truth)
-    return truth.settings if truth.settings is not None else {"corpus": corpus} if corpus else {}
-
-
 def _reading(space: SearchSpace) -> dict[str, Any]:
     return {name: value for name, value in space.settings.items() if name in READING}
 
@@ -128,12 +125,6 @@ def _distinct(architectures: Sequence[Architecture], result: Floats) -> tuple[li
     return places.tolist(), np.bincount(numbers, result) / np.bincount(numbers)
 
 
-def _unbeaten(judgement: Judgement | None) -> list[str]:
-    if judgement is None or not judgement.not_beaten:
-        return []
-    return [f"on hidden labels it does not beat {' and '.join(judgement.not_beaten)}"]
-
-
 class _Label(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     architecture: dict[str, Any]
@@ -161,6 +152,9 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
     labels = calibration.labels
     sign = 1.0 if labels.higher_is_better else -1.0
     alpha, dictionary = calibration.alpha, calibration.dictionary
+    warnings = list(calibration.warnings)
+    if judgement and judgement.not_beaten:
+        warnings.append(f"on hidden labels it does not beat {' and '.join(judgement.not_beaten)}")
     return {
         "format": "zerolm-calibration",
         "version": 1,
@@ -180,7 +174,7 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
         if dictionary
         else None,
         "features": calibration.predictor.shares() if calibration.predictor else None,
-        "warnings": [*calibration.warnings, *_unbeaten(judgement)],
+        "warnings": warnings,
         "judged": asdict(judgement) if judgement else None,
         "labels": [
             {"architecture": architecture.choices, "result": sign * float(value)}

@@ -1,4 +1,4 @@
-"""Finding and reading published results, and the networks behind them."""
+"""Finding, listing and reading published results, and the networks behind them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerolm.calibration.calibrate import LARGEST_RESULT
 from zerolm.groundtruth.cache import PACKED, cache_folder, shipped_names
 from zerolm.groundtruth.cache import SHIPPED as SHIPPED
 from zerolm.groundtruth.csv import read_csv
-from zerolm.groundtruth.truth import MAX_BENCHMARK_BYTES, check
+from zerolm.groundtruth.truth import MAX_BENCHMARK_BYTES, check, is_line
 from zerolm.groundtruth.truth import GroundTruth as GroundTruth
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import check_known, nearest
@@ -230,3 +230,44 @@ def _networks(truth: GroundTruth, settings: dict[str, Any]) -> list[Architecture
         except ValueError as error:
             raise ValueError(f"benchmark {truth.name}: architecture {entry.id}: {error}") from None
     return networks
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A benchmark and its file; ``problem`` says why that cannot be read.
+
+    ``metrics`` are those that every architecture has; the first is the benchmark's own. ``source`` names the
+    paper, or what made it.
+    """
+
+    name: str
+    path: str
+    space: str | None = None
+    count: int | None = None
+    metrics: tuple[str, ...] = ()
+    licence: str | None = None
+    source: str | None = None
+    problem: str | None = None
+
+
+def listing(data: str | None = None) -> list[Listed]:
+    """Return the benchmarks of the data folders, of the cache and of the package, by name.
+
+    Folders that are named by ``data`` are listed alone.
+    """
+    folders = data_folders(data) if data else dict.fromkeys((*data_folders(data), cache_folder(), SHIPPED))
+    listed = []
+    for name, path in sorted(benchmark_files(*folders).items()):
+        try:
+            truth = read(path)
+        except ValueError as error:
+            listed.append(Listed(name, str(path), problem=str(error)))
+            continue
+        shared = set.intersection(*(set(entry.results) for entry in truth.architectures))
+        metrics = [metric for metric in truth.architectures[0].results if metric in shared]
+        texts = {key: text for key, text in truth.source.items() if isinstance(text, str) and is_line(text)}
+        metrics.sort(key=lambda metric: metric != truth.metric)
+        source, count = texts.get("paper") or texts.get("made_by"), len(truth.architectures)
+        licence = texts.get("licence")
+        listed.append(Listed(name, str(path), truth.space, count, tuple(metrics), licence, source))
+    return listed

@@ -8,13 +8,41 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
-from zerolm.groundtruth.directions import known_direction
 from zerolm.io.brief import brief
-from zerolm.io.plain import first_problem as first_problem
+from zerolm.io.plain import first_problem
 
 MAX_BENCHMARK_BYTES: Final = 256 << 20
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")
 NO_LINE: Final = "must be one line of at most 200 characters"
+LOWER: Final = {
+    "loss", "ppl", "perplexity", "bpb", "bpc", "bpw", "nll", "entropy", "mse", "rmse", "mae", "wer", "cer",
+    "eer", "err", "error", "errors", "fid",
+}  # fmt: skip
+"""Words of metrics that are better when they are lower."""
+HIGHER: Final = {
+    "accuracy", "acc", "f1", "bleu", "sacrebleu", "chrf", "rouge", "meteor", "auc", "auroc", "auprc", "mrr",
+    "ndcg", "mcc", "pearson", "spearman", "mmlu", "hellaswag", "piqa", "boolq", "glue", "superglue",
+    "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst", "sts", "stsb", "wnli",
+}  # fmt: skip
+"""Words of metrics that are better when they are higher; GLUE's tasks are accuracies and correlations."""
+TURNING: Final = {
+    "neg", "negative", "minus", "inverse", "inv", "drop", "gap", "delta", "diff", "difference", "change",
+    "reduction", "improvement", "gain", "increase", "decrease", "std", "stderr", "stdev", "var", "variance",
+}  # fmt: skip
+"""Words that may turn a metric round, or make a spread of it: then the name says nothing."""
+
+
+def known_direction(metric: str) -> bool | None:
+    """Return whether higher is better in a metric, from the words of its name; None where they do not say.
+
+    ``val_bpb``, ``testAcc`` and ``ppl (avg)`` are known by one word; two that disagree say nothing.
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", metric).lower()
+    words = set(re.findall(r"[a-z]+", spaced)) | set(re.findall(r"[a-z]+[0-9]+", spaced))
+    lower, higher = bool(words & LOWER), bool(words & HIGHER)
+    if lower == higher or words & TURNING or re.match(r"\s*(-|1\s*-)", metric):
+        return None
+    return higher
 
 
 def is_line(text: str) -> bool:

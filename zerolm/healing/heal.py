@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
@@ -16,9 +16,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.formats import FORMATS
+from zerolm.carving.formats import FORMATS, write
 from zerolm.carving.request import Destination
-from zerolm.carving.write_child import write
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.children.child_tensors import Child
@@ -45,9 +44,8 @@ from zerolm.training.learner import EMBEDDING, OF_TEACHER, Objective, Student, T
 from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
-from zerolm.training.speed import TRIALS, step_seconds
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import recompute_activations, train
+from zerolm.training.train import TRIALS, recompute_activations, step_seconds, train
 from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 LORA_ALPHA: Final = 2
@@ -86,8 +84,8 @@ def heal(
         progress = silent
     out, force = destination.place, destination.force
     of_first(lambda: check_new(out, force))
-    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
-        patient = Patient.of(child, parent, teacher, Path(folder), progress)
+    with ExitStack() as stack:
+        patient = Patient.of(child, parent, teacher, stack, progress)
         healing = Healing(patient, request, progress, begun)
         form = destination.form or patient.recipe.fields.written_as
         FORMATS[form].check(patient.child, healing.compact.cut)
@@ -109,7 +107,6 @@ class Healing:
 
     @cached_property
     def device(self) -> torch.device:
-        """The device that this process trains on."""
         return device_for(self.request.execution)
 
     @cached_property
@@ -279,13 +276,11 @@ class Healing:
         return replace(healed, verified=proof.distances, notes=notes, format=form)
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
-        """Return a model that is not trained, on the device."""
         model = self._attending(open_model(checkpoint))
         model.to(self.device)  # type: ignore[arg-type]
         return model
 
     def _attending(self, model: PreTrainedModel) -> PreTrainedModel:
-        """Return a model with the attention that is faster here."""
         if self.device.type == "cpu" and self.corpus.length <= EAGER:
             model.set_attn_implementation("eager")
         return model

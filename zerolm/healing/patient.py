@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.carving.vocabulary.fewer_tokens import with_tokens
@@ -30,13 +32,13 @@ class Patient:
         child: str | Path,
         parent: str | Path,
         teacher: str | Path | None,
-        folder: Path,
+        stack: ExitStack,
         progress: Progress,
     ) -> Patient:
         """Open all three; ``ValueError`` says in what they do not belong together.
 
         The parent of a child with fewer tokens has the same: it reads what the child reads, and predicts none
-        but what the child has. Its files are then below the empty ``folder``.
+        but what the child has. Its files are then in a folder that goes with the ``stack``.
         """
         if gguf_file(child) is not None:
             raise ValueError(
@@ -52,9 +54,8 @@ class Patient:
             )
         recipe = read_recipe(file, parent_checkpoint, fingerprint(parent_checkpoint, progress=progress))
         if recipe.kept is not None:
-            parent_checkpoint = with_tokens(
-                parent_checkpoint, recipe.kept, folder / "tokens", progress=progress
-            )
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="zerolm-tokens-")))
+            parent_checkpoint = with_tokens(parent_checkpoint, recipe.kept, folder, progress=progress)
         check_same_tokens(child_checkpoint, parent_checkpoint)
         master = parent_checkpoint
         if teacher is not None:

@@ -50,7 +50,6 @@ class Stages:
 
     @property
     def uneven(self) -> bool:
-        """Return whether layers may have different sizes."""
         return not self.size.is_uniform
 
 
@@ -83,7 +82,8 @@ def carve_and_heal(
         "request": str(stages.request),
         "stages": stages.count,
     }
-    staged, request = out.absolute().parent / f"{out.name}.stages", _part(stages)
+    staged, tokens = out.absolute().parent / f"{out.name}.stages", stages.request.tokens
+    request = replace(stages.request, tokens=None if tokens is None else tokens // stages.count)
     with work_folder(staged, identity, destination.force) as work:
         source, earlier = checkpoint, None
         for stage in range(1, stages.count + 1):
@@ -121,12 +121,6 @@ def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
     whole = Cut.whole(dimensions(checkpoint))
     FORMATS[form].check(checkpoint, whole)
     ledger_of(checkpoint)  # refuses weights that are not finite
-
-
-def _part(stages: Stages) -> HealRequest:
-    """Return the request of one stage."""
-    tokens = stages.request.tokens
-    return replace(stages.request, tokens=None if tokens is None else tokens // stages.count)
 
 
 def _carved(
@@ -225,7 +219,6 @@ def _units(before: Sequence[UnitRow], after: Sequence[UnitRow], depth: int) -> l
 
 
 def _stream(before: ChildStream | None, second: ChildStream | None) -> ChildStream | None:
-    """Return the stream of two narrowings, one after the other."""
     if before is None or second is None:
         return second or before
     return replace(second, kept_energy=before.kept_energy * second.kept_energy)

@@ -5,12 +5,12 @@ from os import PathLike
 from typing import Final, Protocol
 
 from zerolm.lab.verbs.ablate_report import AblationReport as AblationReport
-from zerolm.lab.verbs.bench_report import ProxyBenchReport as ProxyBenchReport
 from zerolm.lab.verbs.elastic_export import PathReport as PathReport
 from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport as SupernetSearchReport
 from zerolm.lab.verbs.elastic_train import SupernetReport as SupernetReport
-from zerolm.lab.verbs.proxies_ls import ProxyListing as ProxyListing
+from zerolm.lab.verbs.proxies import ProxyListing as ProxyListing
 from zerolm.lab.verbs.proxies_report import ProxiesReport as ProxiesReport
+from zerolm.lab.verbs.proxies_report import ProxyBenchReport as ProxyBenchReport
 from zerolm.lab.verbs.slice import SlicesReport as SlicesReport
 from zerolm.progress import Progress as Progress
 

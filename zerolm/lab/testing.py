@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from zerolm.lab.zero_cost import find_proxy
-from zerolm.lab.zero_cost.compute import numbers
+from zerolm.lab.zero_cost.job import numbers
 from zerolm.lab.zero_cost.passes import NEEDS, Need, Passes
 from zerolm.lab.zero_cost.registry import LeftOut, Proxy
 from zerolm.lab.zero_cost.result import Mode
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import random_source
+from zerolm.lab.zero_cost.settings import Settings, random_source
 from zerolm.networks.batch import Batch
 from zerolm.networks.build import build
 from zerolm.networks.network import Network

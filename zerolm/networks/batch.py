@@ -44,11 +44,9 @@ class Batch:
         return [Batch(inputs, labels, self.classes, self.source) for inputs, labels in pairs]
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch elsewhere."""
         return Batch(self.inputs.to(device), self.labels.to(device), self.classes, self.source)
 
     def digest(self) -> str:
-        """The SHA-256 of samples, labels and classes."""
         content = b"".join(
             repr((tuple(x.shape), str(x.dtype))).encode() + x.cpu().contiguous().numpy().tobytes()
             for x in (self.inputs, self.labels)

@@ -92,12 +92,10 @@ class Blocks:
 
     @property
     def predicts(self) -> bool:
-        """Whether the model has a head that predicts tokens."""
         return self.model.get_output_embeddings() is not None
 
     @property
     def vocab(self) -> int:
-        """Return the size of the vocabulary."""
         return int(self.model.config.vocab_size)
 
     @property
@@ -172,7 +170,6 @@ class Blocks:
         return next((each for each in tensors if each.dim() == 3 and each.shape[-1] == width), None)
 
     def _returned(self, hidden: Tensor) -> Any:
-        """Return hidden states as a layer of the model does."""
         return (hidden, None) if places_of(self.model).modules.returns == "tuple" else hidden
 
     def let_go(self) -> None:

@@ -218,7 +218,6 @@ def device_of(name: str) -> torch.device:
 
 
 def devices() -> list[str]:
-    """Return the names of the devices that are here."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     mps = ["mps"] if torch.backends.mps.is_available() else []
     return ["cpu", *(["cuda"] if count else []), *(f"cuda:{index}" for index in range(count)), *mps]

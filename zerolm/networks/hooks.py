@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from torch import Tensor, nn
@@ -51,24 +52,18 @@ def watching(
     """
     seen = Seen()
 
-    def before(name: str) -> Callable[..., Tensor]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> Tensor:
-            seen.inputs[name], passed = _by_sequence(arguments[0], states)
-            if name == until:
-                raise Enough
-            return passed
+    def before(name: str, _: nn.Module, arguments: tuple[Tensor, ...]) -> Tensor:
+        seen.inputs[name], passed = _by_sequence(arguments[0], states)
+        if name == until:
+            raise Enough
+        return passed
 
-        return hook
+    def after(name: str, _: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        seen.outputs[name], passed = _by_sequence(out, states)
+        return passed.clone()  # some classes add to it in place
 
-    def after(name: str) -> Callable[..., Tensor]:
-        def hook(_: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> Tensor:
-            seen.outputs[name], passed = _by_sequence(out, states)
-            return passed.clone()  # some classes add to it in place
-
-        return hook
-
-    handles = [module.register_forward_pre_hook(before(name)) for name, module in modules.items()]
-    handles += [module.register_forward_hook(after(name)) for name, module in modules.items()]
+    handles = [module.register_forward_pre_hook(partial(before, name)) for name, module in modules.items()]
+    handles += [module.register_forward_hook(partial(after, name)) for name, module in modules.items()]
     try:
         yield seen
     except Enough:

@@ -113,7 +113,6 @@ def _linears(number: int, layer: StockLayer, roles: list[str]) -> list[Linear]:
 
 
 def _outputs(role: str, module: nn.Module, layer: StockLayer) -> dict[str, int]:
-    """Return the matrices in a module by name, with their numbers of outputs."""
     names = role.split("+")
     rows, q = matrix(module).shape[0], matrix(layer.writers["o"]).shape[1]
     if names[0] != "q" or len(names) == 1:

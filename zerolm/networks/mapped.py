@@ -214,7 +214,6 @@ def released(weights: Iterable[Tensor]) -> None:
 
 
 def put(model: nn.Module, name: str, value: Tensor) -> None:
-    """Give a model this parameter."""
     module, _, leaf = name.rpartition(".")
     parameter = nn.Parameter(value, requires_grad=False)
     parameter.__dict__.update(value.__dict__)

@@ -43,7 +43,6 @@ class StockLayer:
 
     @property
     def between(self) -> nn.Module | None:
-        """The norm before the FFN, if any."""
         return self.norms.get("between")
 
     @property
@@ -53,7 +52,6 @@ class StockLayer:
 
     @property
     def ffn_out(self) -> nn.Module | None:
-        """The output matrix of the FFN, if any."""
         return self.writers.get("down")
 
     def resize(self, lengths: Mapping[str, int]) -> None:
@@ -101,7 +99,6 @@ def places_of(model: PreTrainedModel) -> Places:
 
 
 def places_in(kind: str) -> Places:
-    """Return the places in models of this type."""
     return _places(family_named(kind))
 
 
@@ -152,7 +149,6 @@ def layer_list(model: PreTrainedModel) -> nn.ModuleList:
 
 
 def layers_of(model: PreTrainedModel) -> list[StockLayer]:
-    """Return the layers of a model, in order."""
     places = places_of(model)
     return [layer_of(places, module) for module in layer_list(model)]
 
@@ -229,7 +225,6 @@ def as_stored(module: nn.Module, weight: Tensor) -> Tensor:
 
 
 def bias(module: nn.Module) -> Tensor | None:
-    """Return the bias (outputs,), or None."""
     offset = getattr(module, "bias", None)
     return offset.detach() if isinstance(offset, Tensor) else None
 

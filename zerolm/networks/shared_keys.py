@@ -27,7 +27,6 @@ class SharedKeys:
 
     @classmethod
     def of(cls, layers: nn.ModuleList) -> SharedKeys:
-        """Return the shared keys and values of a model's layers."""
         heads: dict[str, tuple[int, int]] = {}
         for layer in layers:
             attention: Any = getattr(layer, "self_attn", None)

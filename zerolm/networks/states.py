@@ -49,7 +49,6 @@ class HiddenStates:
         self.file.write(states.float().cpu().contiguous().numpy().tobytes())
 
     def append(self, states: Tensor) -> None:
-        """Add a tensor behind the others."""
         if self.file is None:
             self.held.append(states)
             return

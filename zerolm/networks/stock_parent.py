@@ -28,11 +28,6 @@ from zerolm.networks.opener import blank_model, is_decoder, quiet, stock_config
 from zerolm.networks.roles import layer_list
 
 
-def layer_number(name: str) -> int | None:
-    """Return the first number in a tensor's name: that of its layer; None outside the layers."""
-    return next((int(part) for part in name.split(".") if part.isdecimal()), None)
-
-
 class StockParent:
     """The stock model of a folder of safetensors files as a function of one batch, layer after layer.
 
@@ -75,14 +70,11 @@ class StockParent:
         if len(types) != 1 or not types <= STORED.keys():
             return
         dtype = STORED[types.pop()][1]
-        ends = {id(end.weight) for end in self._ends()}
+        both = self.model.get_input_embeddings(), self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        ends = {id(end.weight) for end in both if end is not None}
         for name, parameter in list(self.model.named_parameters(remove_duplicate=False)):
             if id(parameter) in ends:
                 put(self.model, name, parameter.to(dtype))
-
-    def _ends(self) -> list[Any]:
-        ends = self.model.get_input_embeddings(), self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        return [end for end in ends if end is not None]
 
     @contextmanager
     def _opened(self) -> Iterator[Mapping[int | None, dict[str, Any]]]:
@@ -93,7 +85,8 @@ class StockParent:
                 opened = stack.enter_context(safe_open(file, framework="pt"))
                 for stored in opened.keys():  # noqa: SIM118
                     name = stored.removeprefix(self.wrapper)
-                    tensors[layer_number(name)][name] = opened.get_slice(stored)
+                    number = next((int(part) for part in name.split(".") if part.isdecimal()), None)
+                    tensors[number][name] = opened.get_slice(stored)
             yield tensors
 
     @cached_property

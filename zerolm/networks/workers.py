@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from joblib import Parallel, delayed, parallel_config
 
-from zerolm.networks import cluster
 from zerolm.settings import check_known
 from zerolm.settings.messages import called
 
@@ -100,7 +104,7 @@ def _attempt(place: int, work: Callable[[Item], Result], item: Item) -> tuple[in
 
 def _outcomes(calls: Iterator[Call], jobs: int, backend: Backend) -> Generator[tuple[int, Any], None, None]:
     if backend == "ray" and jobs > 0:
-        yield from cluster.in_rounds(calls)
+        yield from _in_rounds(calls)
     elif jobs > 1:
         yield from _in_workers(calls, jobs)
     else:
@@ -117,3 +121,54 @@ def _in_workers(calls: Iterator[Call], jobs: int) -> Generator[tuple[int, Any], 
     except BrokenProcessPool:
         message = f"one of {jobs} worker processes was killed, perhaps for want of memory; try fewer jobs"
         raise ValueError(message) from None
+
+
+def _in_rounds(calls: Iterator[Any]) -> Generator[Any, None, None]:
+    """Yield what joblib's delayed calls return, drawn and returned in rounds of one call for every CPU.
+
+    In rounds because Ray's backend of joblib returns nothing before it returns everything. The cluster is the
+    one that this process is connected to, else that of ``RAY_ADDRESS``, else the one that was started on
+    this machine, else a new one on this machine that ends with the work. ``ValueError`` where none answers.
+    """
+    try:
+        ray = import_module("ray")
+        import_module("ray.util.joblib").register_ray()
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a Ray cluster needs ray: pip install 'zerolm[ray]'") from None
+    with _connected(ray):
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        with parallel_config("ray", ray_remote_args={"num_cpus": 1}):  # else all might go to one node
+            pool = Parallel(n_jobs=cpus, batch_size=1)
+        try:
+            with pool:
+                while round_ := list(islice(calls, cpus)):
+                    yield from pool(round_)
+        except ray.exceptions.RayError as error:
+            kind = type(error).__name__
+            message = f"the Ray cluster lost a worker ({kind}), perhaps for want of memory; see its logs"
+            raise ValueError(message) from None
+
+
+@contextmanager
+def _connected(ray: Any) -> Iterator[None]:
+    """Within, there is a connection; what was started for it has ended afterwards."""
+    if ray.is_initialized():
+        yield
+        return
+    _check_reachable(os.environ.get("RAY_ADDRESS", ""))
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself keeps trying for ten minutes."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or "/" in host:  # "auto", "local", ray://...
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"no Ray cluster answers at RAY_ADDRESS {address!r}: {error}") from None

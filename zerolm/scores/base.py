@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -261,11 +261,12 @@ def cost_score(name: str, index: int) -> None:
 def _declared(name: str, function: Callable[..., Any], settings: Sequence[Setting]) -> None:
     """Refuse a score whose keyword-only parameters are not the settings that it declares."""
     parameters = inspect.signature(function).parameters.values()
-    taken = {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
-    if taken != {setting.name for setting in settings}:
+    taken = sorted(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+    declared = sorted(setting.name for setting in settings)
+    if taken != declared:
         raise ValueError(
-            f"score {name!r} takes {_list(sorted(taken)) or 'no options'}, but its settings declare "
-            f"{_list(sorted(setting.name for setting in settings)) or 'none'}"
+            f"score {name!r} takes {', '.join(taken) or 'no options'}, but its settings declare "
+            f"{', '.join(declared) or 'none'}"
         )
 
 
@@ -318,10 +319,6 @@ def all_variants(
         except ValueError as error:
             left_out[name] = str(error)
     return shown_with, left_out
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def score_options(further: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -133,6 +133,4 @@ def variance(shapes: Shapes, depth: Ints, init: str = "scaled") -> Floats:
         return 2.0 / (rows + cols)
     if init == "kaiming":
         return 2.0 / cols
-    if init == "orthogonal":
-        return 1.0 / np.maximum(rows, cols)
-    raise ValueError(f"init {init!r} is not known; there are {', '.join(INITIALISATIONS)}")
+    return 1.0 / np.maximum(rows, cols)

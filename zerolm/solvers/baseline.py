@@ -152,7 +152,6 @@ Reading = tuple[str, dict[str, Any], dict[str, Any], Architecture]
 
 
 def _of_architecture(document: Any) -> Reading:
-    """Return the reading of an architecture file of a uniform space."""
     architecture = from_document(document)
     space = SPACES[architecture.space]
     if space.name not in {name for name, _ in SPACE_OF.values()}:
@@ -163,7 +162,6 @@ def _of_architecture(document: Any) -> Reading:
 
 
 def _of_config(config: Mapping[str, Any]) -> Reading:
-    """Return the reading of a Hugging Face configuration."""
     experts = next((name for name in EXPERTS if isinstance(config.get(name), int) and config[name] > 1), None)
     if experts is not None:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")

@@ -37,7 +37,6 @@ class Front:
         return int(self.score[i - 1]) if i else UNREACHED
 
     def upto(self, budget: int) -> Front:
-        """Return the points at a cost of at most ``budget``."""
         i = int(np.searchsorted(self.cost, budget, side="right"))
         return Front(self.cost[:i], self.score[:i])
 

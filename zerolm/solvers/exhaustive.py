@@ -32,7 +32,6 @@ def count_states(problems: Sequence[Problem]) -> int:
 
 
 def listable(problems: Sequence[Problem]) -> bool:
-    """Return whether the states are few enough to be listed."""
     return count_states(problems) <= STATES_LIMIT
 
 
@@ -86,9 +85,7 @@ def multisets(candidates: int, count: int) -> Ints:
     return np.fromiter(sets, np.int64).reshape(-1, count)
 
 
-def _enumerate(
-    problem: Problem,
-) -> tuple[Floats, Ints, Ways]:
+def _enumerate(problem: Problem) -> tuple[Floats, Ints, Ways]:
     score, costs = np.zeros(1), problem.costs[None]
     ways: Ways = np.ones(1, np.int64)
     total = math.prod(sum(table.multiplicity) ** count for table, count in problem.blocks)

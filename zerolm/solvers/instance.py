@@ -48,14 +48,12 @@ class Instance:
         budgets: Budgets,
         setup: Setup,
     ) -> Instance:
-        """Return the instance of these backbones of a space, compiled."""
         if score.additive:
             backbones = [backbone.merged for backbone in backbones]
         problems = compile_problems(backbones, score.terms, setup.costs, setup.columns)
         return cls(space, backbones, problems, score, budgets, setup)
 
     def scored_by(self, score: Score) -> Instance:
-        """Return the same question with another score."""
         return Instance.of(self.space, self.backbones, score, self.budgets, self.setup)
 
     @property

@@ -42,7 +42,6 @@ class Method:
     proves: bool = False
 
     def suits(self, score: Score) -> bool:
-        """Return whether a score has what the method needs."""
         has = {"sum": score.additive, "guides": bool(score.guides), "table": score.table is not None}
         return not self.needs or any(has[need] for need in self.needs)
 
@@ -75,7 +74,6 @@ def _cheapest(instance: Instance) -> str:
 
 
 def _unsuited(name: str, score: Score) -> str:
-    """Return why a method cannot search by a score, and which can."""
     sums = [other for other, method in SEARCH_METHODS.items() if "sum" in method.needs]
     fit = [other for other, method in SEARCH_METHODS.items() if method.suits(score) and other not in sums]
     if score.additive:

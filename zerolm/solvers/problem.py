@@ -55,7 +55,6 @@ class Problem:
 
     @property
     def scored(self) -> bool:
-        """Return whether anything has a score other than 0."""
         return self.offset != 0 or any(bool(table.score.any()) for table, _ in self.blocks)
 
     def ways(self, picks: Sequence[Sequence[int]]) -> int:
@@ -121,7 +120,6 @@ class Budgets:
         ]
 
     def limit(self, side: str, column: int) -> int:
-        """Return the limit of a cost at one side, "max" or "min"."""
         return int((self.high if side == "max" else self.low)[column])
 
     def replaced(self, side: str, column: int, value: int) -> Budgets:
@@ -278,5 +276,4 @@ def proportion(problem: Problem, of: int, to: int) -> Fraction | None:
 
 
 def bounded_columns(budgets: Budgets) -> list[int]:
-    """Return cost columns with an upper budget."""
     return np.flatnonzero(budgets.high < UNBOUNDED).tolist()

@@ -122,7 +122,6 @@ class Binding:
 
     @property
     def better(self) -> str:
-        """Return the gain in words."""
         return f"{self.score:.6g} instead of 0" if self.gain is None else f"{100 * self.gain:+.2f} %"
 
 

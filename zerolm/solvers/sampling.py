@@ -211,7 +211,6 @@ def drawn(
 
 
 def _within(sizes: Mapping[str, float], budgets: Mapping[str, int]) -> bool:
-    """Return whether an architecture of these sizes keeps to the budgets."""
     return all(
         sizes[name] <= limit if name.startswith("max") else sizes[name] >= limit
         for name, limit in budgets.items()
@@ -219,7 +218,6 @@ def _within(sizes: Mapping[str, float], budgets: Mapping[str, int]) -> bool:
 
 
 def _rare(space: str, budgets: Mapping[str, int], nearest: Mapping[str, float], count: int) -> str:
-    """Return why no more architectures come, and what would let them."""
     for name, limit in budgets.items():
         side, _, cost = name.partition("_")
         if not _within({name: nearest[name]}, {name: limit}):

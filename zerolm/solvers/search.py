@@ -108,7 +108,6 @@ def _solver(
 
 
 def _least(score: Score, best: float, floor: float | None) -> float:
-    """Return the least score of the pick."""
     least = best if score.measured else near(best)
     if floor is not None and at_least(best, floor):
         least = max(least, min(floor, best))

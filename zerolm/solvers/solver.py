@@ -66,7 +66,9 @@ class Solver:
         order = sorted(range(len(choices)), key=lambda i: (-int(ranks[i]), _preference(choices[i])))
         choices = [choices[i] for i in order]
         if choices and not self.engine.ordered:
-            choices = _led_by(self.choice(self.engine.cheapest(choices[0].score)), choices)
+            first = self.choice(self.engine.cheapest(choices[0].score))
+            key = first.architecture.shape_key()
+            choices = [first, *(choice for choice in choices if choice.architecture.shape_key() != key)]
         return choices[:top], bound
 
     def landscape(self) -> list[Peak]:
@@ -82,12 +84,6 @@ class Solver:
         """Return a key that is equal for choices of which only one is listed."""
         are_distinct = self.instance.score.sees_choices
         return choice.architecture.identity if are_distinct else choice.architecture.shape_key()
-
-
-def _led_by(first: Choice, choices: Sequence[Choice]) -> list[Choice]:
-    """Return ``first``, then the choices of other shapes."""
-    key = first.architecture.shape_key()
-    return [first, *(choice for choice in choices if choice.architecture.shape_key() != key)]
 
 
 def _preferred(same: Sequence[Choice]) -> Choice:

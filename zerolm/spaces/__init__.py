@@ -1,13 +1,6 @@
 """Search spaces: what may be chosen, and the layers that a choice gives."""
 
-from zerolm.spaces import (
-    bert,
-    flexibert,
-    gpt2,
-    gpt2_uniform,
-    llama,
-    subnetworks,
-)
+from zerolm.spaces import bert, flexibert, gpt2, gpt2_uniform, llama, subnetworks
 from zerolm.spaces.base import (
     SPACES,
     Bound,

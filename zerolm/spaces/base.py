@@ -75,7 +75,6 @@ class SearchSpace(ABC):
         return
 
     def with_settings(self, **settings: Any) -> Self:
-        """Return the space with these settings in place of its own."""
         return type(self)(**{**self.settings, **settings})
 
     @abstractmethod
@@ -96,7 +95,6 @@ class SearchSpace(ABC):
         return ", ".join(f"{name} {value}" for name, value in choices.items())
 
     def size(self) -> int:
-        """Return the number of architectures, exactly."""
         return sum(backbone.size for backbone in self.backbones())
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from zerolm.architecture import Ends, Layer, Matrix
 from zerolm.settings import with_defaults
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
+
+SEGMENTS: Final = 2
 
 
 @space
@@ -30,10 +32,22 @@ class Bert(UniformSpace):
     )
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
-        return bert_layer(hidden, ffn)
+        matrices = (
+            *(Matrix("attention", hidden, hidden, name=name) for name in ("q", "k", "v", "o")),
+            Matrix("ffn", ffn, hidden, name="up"),
+            Matrix("ffn", hidden, ffn, name="down"),
+        )
+        biases, norms = 4 * hidden + ffn + hidden, 4 * hidden
+        return Layer(matrices, hidden, hidden, hidden, biases + norms, biases + norms)
 
     def ends(self, hidden: int) -> Ends:
-        return bert_ends(hidden, self.vocab, self.positions)
+        """Return three embeddings with a norm; the head: a dense transform, its norm, a bias of the words."""
+        return Ends(
+            embedding=(self.vocab + self.positions + SEGMENTS) * hidden,
+            tied_head=self.vocab * hidden,
+            head_matrices=(Matrix("head", hidden, hidden, name="head"),),
+            vectors=2 * hidden + (hidden + 2 * hidden + self.vocab),
+        )
 
     def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -41,7 +55,7 @@ class Bert(UniformSpace):
             "model_type": "bert",
             "vocab_size": self.vocab,
             "max_position_embeddings": self.positions,
-            "type_vocab_size": 2,
+            "type_vocab_size": SEGMENTS,
             "hidden_size": choices["hidden"],
             "num_hidden_layers": choices["depth"],
             "num_attention_heads": choices["heads"],
@@ -52,27 +66,3 @@ class Bert(UniformSpace):
             "tie_word_embeddings": True,
             "pad_token_id": 0,
         }
-
-
-def bert_layer(d: int, f: int) -> Layer:
-    """Return q, k, v, o and two FFN matrices; biases everywhere, two layer norms."""
-    matrices = (
-        *(Matrix("attention", d, d, name=name) for name in ("q", "k", "v", "o")),
-        Matrix("ffn", f, d, name="up"),
-        Matrix("ffn", d, f, name="down"),
-    )
-    vectors = 4 * d + f + d + 4 * d
-    return Layer(matrices, d, d, d, vectors, vectors)
-
-
-def bert_ends(d: int, vocab: int, positions: int, types: int = 2, tied: bool = True) -> Ends:
-    """Return three embeddings with a norm; the head: a dense transform, its norm, the words, a bias."""
-    words = () if tied else (Matrix("head", vocab, d, name="head"),)
-    return Ends(
-        embedding=(vocab + positions + types) * d,
-        tied_head=vocab * d if tied else 0,
-        head_matrices=(Matrix("head", d, d, name="head"), *words),
-        vectors=2 * d
-        + (d + 2 * d + vocab)
-        + (0 if tied else vocab),  # untied, the words' bias is stored twice
-    )

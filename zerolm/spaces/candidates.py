@@ -42,7 +42,6 @@ class Candidates:
 
     @cached_property
     def multiplicity(self) -> tuple[int, ...]:
-        """Return the number of ways to choose each layer."""
         return tuple(map(len, self.alternatives))
 
     @cached_property
@@ -197,19 +196,16 @@ class CandidateTable:
 
     @cached_property
     def least(self) -> Ints:
-        """Return the least of each cost, (k,)."""
         least: Ints = self.costs.min(axis=0)
         return least
 
     @cached_property
     def most(self) -> Ints:
-        """Return the largest of each cost, (k,)."""
         most: Ints = self.costs.max(axis=0)
         return most
 
     @cached_property
     def peak(self) -> float:
-        """Return the largest cost of all."""
         return float(np.abs(self.most).max(initial=0))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -25,7 +24,6 @@ SPACE_OF: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "bert": ("bert", {}),
 }
 """The space of a family's shapes, and what has to be set of it."""
-NAME_UNITS: Final = {"M": 10**6, "B": 10**9}
 GATED: Final[Mapping[str, Mapping[str, Any]]] = {
     "llama": {},
     "qwen2": {"qkv_bias": True},
@@ -41,9 +39,8 @@ class Decoder:
     """A published decoder.
 
     ``hub`` is its name on the hub, ``family`` its ``model_type``, ``choices`` are those of a uniform space.
-    ``published`` is its count of parameters as
-    its authors give it, rounded or cut off, ``published_body`` that without embedding and head where they
-    give it exactly; ``source`` says where shape and counts stand.
+    ``published`` is its count of parameters as its authors give it, rounded or cut off, ``published_body``
+    that without embedding and head where they give it exactly; ``source`` says where shape and counts stand.
     """
 
     name: str
@@ -92,16 +89,8 @@ class Decoder:
         sizes = {"vocab": self.vocab, "tied": self.tied, "positions": self.positions}
         return {"space": name, "settings": {**sizes, **settings}, "architecture": self.choices}
 
-    @property
-    def published_range(self) -> tuple[Decimal, Decimal]:
-        """Return the least and the largest count that is rounded, or cut off, to the published one."""
-        number, unit = Decimal(self.published[:-1]), NAME_UNITS[self.published[-1]]
-        digit = Decimal(1).scaleb(int(number.as_tuple().exponent))
-        return (number - digit / 2) * unit, (number + digit) * unit
-
 
 @cache
 def decoders() -> dict[str, Decoder]:
-    """Return the published decoders by name."""
     text = files("zerolm.spaces").joinpath("decoders.json").read_text("utf-8")
     return {row["name"]: Decoder(**row) for row in parse_json(text)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, Architecture, Ends, Layer, Matrix
@@ -21,6 +21,10 @@ OPERATIONS: Final[tuple[tuple[str, str | int], ...]] = (
     ("LT", "DCT"),
     ("DSC", 5),
     ("DSC", 9),
+)
+LAYER_FIELDS: Final = (
+    *("operation_type", "operation_parameter", "num_operation_heads"),
+    *("feed_forward_dimension", "num_feed_forward"),
 )
 BERT_VOCABULARY: Final = 30522
 POSITIONS: Final = 512
@@ -107,17 +111,8 @@ class FlexiBert(SearchSpace):
         return "the heads of attention and of linear transforms, nor DFT against DCT"
 
     def _layer_choices(self) -> Iterator[dict[str, Any]]:
-        for operation, parameter in OPERATIONS:
-            for heads in reversed(self.heads):
-                for ffn in self.ffn:
-                    for stacks in self.stacks:
-                        yield {
-                            "operation_type": operation,
-                            "operation_parameter": parameter,
-                            "num_operation_heads": heads,
-                            "feed_forward_dimension": ffn,
-                            "num_feed_forward": stacks,
-                        }
+        for operation, *sizes in product(OPERATIONS, reversed(self.heads), self.ffn, self.stacks):
+            yield dict(zip(LAYER_FIELDS, (*operation, *sizes), strict=True))
 
     def _width(self, hidden: int) -> int:
         return PUBLISHED_HIDDEN if self.view == "published" else hidden
@@ -137,18 +132,11 @@ class FlexiBert(SearchSpace):
     def _layer(self, hidden: int, choice: Any) -> Layer:
         if not isinstance(choice, dict):
             raise ValueError(f"a layer must be an object, not {shown(choice)}")
-        names = (
-            "operation_type",
-            "operation_parameter",
-            "num_operation_heads",
-            "feed_forward_dimension",
-            "num_feed_forward",
-        )
-        no_others(choice, names)
-        operation, parameter = field(choice, names[0]), field(choice, names[1])
-        heads = integer(names[2], field(choice, names[2]))
-        ffn = integer(names[3], field(choice, names[3]))
-        stacks = integer(names[4], field(choice, names[4]), 1, 64)
+        no_others(choice, LAYER_FIELDS)
+        operation, parameter, heads, ffn, stacks = (field(choice, name) for name in LAYER_FIELDS)
+        integer("num_operation_heads", heads)
+        integer("feed_forward_dimension", ffn)
+        integer("num_feed_forward", stacks, 1, 64)
         if operation == "DSC":
             integer("operation_parameter", parameter, 1, 1024)
         elif (operation, parameter) not in OPERATIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, ClassVar, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix
@@ -83,16 +83,10 @@ class PerLayerDecoder(SearchSpace):
                 continue
             candidates = Candidates.of(options)
             for depth in self.depth:
-                block = ChoiceBlock(candidates, depth)
-                for d_embed in self.d_embed:
-                    for div_val in self.div_val:
-                        choices = {
-                            "n_layer": depth,
-                            "d_model": hidden,
-                            "d_embed": d_embed,
-                            "div_val": div_val,
-                        }
-                        yield Backbone(choices, hidden, self._ends(hidden, d_embed, div_val), (block,))
+                block, sizes = ChoiceBlock(candidates, depth), {"n_layer": depth, "d_model": hidden}
+                for d_embed, div_val in product(self.d_embed, self.div_val):
+                    choices = {**sizes, "d_embed": d_embed, "div_val": div_val}
+                    yield Backbone(choices, hidden, self._ends(hidden, d_embed, div_val), (block,))
 
     def read(self, choices: Mapping[str, Any]) -> Architecture:
         no_others(choices, FIELDS)

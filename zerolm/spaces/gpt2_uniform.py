@@ -32,7 +32,8 @@ class Gpt2Uniform(UniformSpace):
         return gpt2_layer(hidden, ffn)
 
     def ends(self, hidden: int) -> Ends:
-        return gpt2_ends(hidden, self.vocab, self.positions)
+        tokens = self.vocab * hidden
+        return Ends(tokens + self.positions * hidden, tokens, vectors=2 * hidden, body_vectors=2 * hidden)
 
     def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -63,8 +64,3 @@ def gpt2_layer(d: int, f: int) -> Layer:
     )
     vectors = 4 * d + f + d + 4 * d
     return Layer(matrices, d, d, d, vectors, vectors)
-
-
-def gpt2_ends(d: int, vocab: int, positions: int, tied: bool = True) -> Ends:
-    head = () if tied else (Matrix("head", vocab, d, name="head"),)
-    return Ends((vocab + positions) * d, vocab * d if tied else 0, head, 2 * d, 2 * d)

@@ -53,7 +53,6 @@ def _out_of_range(space: UniformSpace, choices: Mapping[str, Any]) -> Iterator[s
 
 
 def _off_step(space: UniformSpace, choices: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the steps that widths and heads do not keep."""
     size, heads = choices["head_size"], choices["heads"]
     kv_heads, ffn = (_several(choices[name]) for name in ("kv_heads", "ffn"))
     step, devices = space.multiple_of, space.tensor_parallel
@@ -117,7 +116,6 @@ def _nothing(name: str, values: str, share: float, sizes: Sequence[int]) -> str:
 
 
 def _ends(sizes: Sequence[int], share: float) -> tuple[int, int]:
-    """Return the least and the largest integer within a share of values."""
     return ceil(min(sizes) * (1 - share) - RANGE_ROUNDING), floor(max(sizes) * (1 + share) + RANGE_ROUNDING)
 
 

@@ -205,7 +205,6 @@ class UniformSpace(SearchSpace):
         return {name: values for name, values in unused.items() if values}
 
     def _candidates(self, hidden: int, head_size: int, heads: Sequence[int]) -> Candidates | None:
-        """Return the layers of a hidden size: attentions and FFNs that go together."""
         attentions, ffns = self._attentions(head_size, heads), self._ffns(hidden)
         if not attentions or not ffns:
             return None
@@ -221,7 +220,6 @@ class UniformSpace(SearchSpace):
         return candidates
 
     def _attentions(self, head_size: int, heads: Sequence[int]) -> list[tuple[Any, ...]]:
-        """Return numbers of heads with what goes with them, ``of_attention``."""
         devices, step = self.tensor_parallel, self.multiple_of
         return [
             (count, count // group)
@@ -234,7 +232,6 @@ class UniformSpace(SearchSpace):
         ]
 
     def _ffns(self, hidden: int) -> list[tuple[Any, ...]]:
-        """Return the FFNs of a hidden size, ``of_ffn``."""
         return [(ffn,) for ffn in self._widths(hidden, self.ffn_per_hidden)]
 
     def _columns(self, make: Callable[..., Layer], columns: Mapping[str, Column]) -> ColumnCandidates:
@@ -245,7 +242,6 @@ class UniformSpace(SearchSpace):
         return ColumnCandidates(make, columns)
 
     def _heads(self, hidden: int, head_size: int) -> list[int]:
-        """Return the numbers of heads whose width together goes with a hidden size."""
         if hidden % self.multiple_of:
             return []
         low, high = (ratio * hidden / head_size for ratio in self.query_per_hidden)

@@ -5,7 +5,16 @@ Scores, results and costs are vectors with one entry an architecture; higher sco
 
 from zerolm.statistics.bootstrap import Bootstrap, Interval, Resampled, enough, gain, interval
 from zerolm.statistics.budgets import budget_ladder, random_regret, regret, regret_curve, top_overlap
-from zerolm.statistics.correlations import Agreement, agreement, defined, kendall, spearman, within_budget
+from zerolm.statistics.correlations import (
+    TOLERANCE,
+    Agreement,
+    agreement,
+    defined,
+    kendall,
+    spearman,
+    tie_ranks,
+    within_budget,
+)
 from zerolm.statistics.noise import Ceiling, noise_ceiling
 from zerolm.statistics.pairs import (
     OrderedPairs,
@@ -13,7 +22,6 @@ from zerolm.statistics.pairs import (
     pairs_of_similar_cost,
     pairs_within_groups,
 )
-from zerolm.statistics.ranks import TOLERANCE, tie_ranks
 
 __all__ = [
     "TOLERANCE",

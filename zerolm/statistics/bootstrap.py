@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.correlations import Agreement, agreement
-from zerolm.statistics.ranks import correlation, tie_ranks
+from zerolm.statistics.correlations import Agreement, agreement, correlation, tie_ranks
 
 EXACT_IN_SINGLE: Final = 1 << 24
 """Single precision holds every integer up to here; no sum below exceeds n^2."""
@@ -48,8 +47,6 @@ class Bootstrap:
     """
 
     def __init__(self, result: Floats, draws: int = 1000, seed: int = 0) -> None:
-        if result.ndim != 1 or not len(result):
-            raise ValueError(f"a result of shape {result.shape} cannot be resampled: (n,) is needed")
         n = len(result)
         drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=draws)
         exact = np.float32 if n * n <= EXACT_IN_SINGLE else np.float64

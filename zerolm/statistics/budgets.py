@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.ranks import finite_pair, quantiles, tie_ranks
+from zerolm.statistics.correlations import finite_pair, quantiles, tie_ranks
 
 
 def budget_ladder(cost: Floats | Ints) -> Floats:
@@ -45,9 +45,7 @@ def top_overlap(score: Floats, result: Floats, k: int) -> float:
 
 
 def _cut(ranks: Ints, k: int) -> tuple[int, int]:
-    """Return the rank at which the ``k`` highest end, and how many of that rank are among them."""
-    if k < 1:
-        raise ValueError(f"the best {k} are asked for; at least 1 is needed")
+    """Return the rank at which the ``k`` >= 1 highest end, and how many of that rank are among them."""
     k = min(k, len(ranks))
     cut = int(np.partition(ranks, -k)[-k])
     return cut, k - int(np.count_nonzero(ranks > cut))

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.correlations import kendall, spearman
-from zerolm.statistics.ranks import TOLERANCE
+from zerolm.statistics.correlations import TOLERANCE, kendall, spearman
 
+DRAWS: Final = 200
 NEIGHBOURS: Final = 50
 """Repeated runs from which the noise of an architecture is sampled; the ceiling hardly depends on it."""
 
@@ -30,7 +30,7 @@ class Ceiling:
     runs: int
 
 
-def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0) -> Ceiling | None:
+def noise_ceiling(result: Floats, repeats: Ints) -> Ceiling | None:
     """Return mean tau-b and rho of the noise-free quality with noisy results; None without repeats.
 
     ``result`` (n,) is one run each; runs of identical networks share a label in ``repeats`` (n,). The quality
@@ -39,8 +39,6 @@ def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0
     one Gaussian: failed runs are rare, large, and befall poor networks, so a pooled deviation would put the
     ceiling below what real scores reach.
     """
-    if result.shape != repeats.shape or result.ndim != 1:
-        raise ValueError(f"a result of shape {result.shape} and labels of shape {repeats.shape} do not pair")
     network, size = np.unique(repeats, return_inverse=True, return_counts=True)[1:]
     mean = (np.bincount(network, result) / size)[network]
     repeated = size[network] > 1
@@ -52,7 +50,7 @@ def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0
     noise = (off * np.sqrt(size / np.maximum(size - 1, 1))[network])[repeated]
     pools = _nearest(mean, mean[repeated], noise)
     quality = _shrunk(mean, float(np.var(result)) - float(np.mean(pools**2)))
-    chosen = np.random.default_rng(seed).integers(pools.shape[1], size=(draws, len(result)))
+    chosen = np.random.default_rng(0).integers(pools.shape[1], size=(DRAWS, len(result)))
     noisy = quality + pools[np.arange(len(result)), chosen]
     return Ceiling(
         tau=_mean(kendall(noisy, quality)),

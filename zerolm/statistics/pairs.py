@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.statistics.ranks import finite_pair, tie_ranks
+from zerolm.statistics.correlations import finite_pair, tie_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,16 @@ def pairs_within_groups(groups: Sequence[Hashable]) -> Ints:
     labels = np.array(
         [-1 if group is None else numbers.setdefault(group, len(numbers)) for group in groups], np.int64
     )
-    first, second = np.triu_indices(len(labels), 1)
-    return _chosen(first, second, (labels[first] == labels[second]) & (labels[first] >= 0))
+    pairs = np.stack(np.triu_indices(len(labels), 1), axis=1)
+    first, second = labels[pairs].T
+    return np.asarray(pairs[(first == second) & (first >= 0)])
 
 
 def pairs_of_similar_cost(cost: Floats | Ints, share: float) -> Ints:
     """Return the pairs (m, 2) of places i < j whose costs (n,) differ by at most this share of the larger."""
-    first, second = np.triu_indices(len(cost), 1)
-    gap, larger = np.abs(cost[first] - cost[second]), np.maximum(cost[first], cost[second])
-    return _chosen(first, second, gap <= share * larger)
+    pairs = np.stack(np.triu_indices(len(cost), 1), axis=1)
+    first, second = cost[pairs].T
+    return np.asarray(pairs[np.abs(first - second) <= share * np.maximum(first, second)])
 
 
 def ordered_pairs(score: Floats, result: Floats, pairs: Ints) -> OrderedPairs:
@@ -61,7 +62,3 @@ def ordered_pairs(score: Floats, result: Floats, pairs: Ints) -> OrderedPairs:
         tied=int(np.count_nonzero(judged & (x == 0))),
         n=int(np.count_nonzero(judged)),
     )
-
-
-def _chosen(first: Ints, second: Ints, chosen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Ints:
-    return np.stack([first[chosen], second[chosen]], axis=1)

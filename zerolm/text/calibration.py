@@ -41,20 +41,18 @@ def tokens_of(
     where the text or the folder's tokenizer is of no use.
     """
     named = tokens_by_domain(checkpoint, text, sequences=sequences, length=length, seed=seed)
-    return joined(named) if domains_of(text) else named[""]
+    return named[""] if "" in named else joined(named)
 
 
 def tokens_by_domain(
     checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
 ) -> dict[str, Tokens]:
     """Return the tokens of each domain of a text (``tokens_of``) by its name; of one text by an empty one."""
-    domains = domains_of(text)
-    length = longest_line(checkpoint, length)
-    if not domains:
-        return {"": _tokens_of(checkpoint, text, read_text, sequences, length, seed)}
+    domains, length = domains_of(text), longest_line(checkpoint, length)
+    read = whole_text if domains else read_text
     return {
-        name: _tokens_of(checkpoint, each, whole_text, sequences, length, seed)
-        for name, each in domains.items()
+        name: _tokens_of(checkpoint, each, read, sequences, length, seed)
+        for name, each in (domains or {"": text}).items()
     }
 
 
@@ -66,7 +64,6 @@ def _tokens_of(
     length: int,
     seed: int,
 ) -> Tokens:
-    """Return the tokens of one text, or random ones."""
     if text == RANDOM:
         return random_tokens(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed

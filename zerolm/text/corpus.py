@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.architecture import Floats, Ints
@@ -26,8 +26,7 @@ from zerolm.text.defaults import HELD
 from zerolm.text.documents import Document, documents
 from zerolm.text.encoding import chat_renderer, document_ids, edges, separator
 from zerolm.text.record_texts import current_field
-from zerolm.text.sequences import cut
-from zerolm.text.tokens import Tokens
+from zerolm.text.tokens import Tokens, cut
 
 TOKENS_VERSION: Final = 1
 AT_A_TIME: Final = 256
@@ -67,11 +66,7 @@ def token_file(
     key = hashlib.sha256(f"{_identity(tokenizer)} {between}{content}".encode())
     place = cache_folder("tokens") / key.hexdigest()
     if not (place / "text.json").is_file():
-
-        def report(done: int) -> None:
-            progress(f"tokenizing {source}", done, most)
-
-        _write(place, texts, tokenizer, between, most, report)
+        _write(place, texts, tokenizer, between, most, partial(progress, f"tokenizing {source}"))
     facts = json.loads((place / "text.json").read_text(encoding="utf-8"))
     ids = np.memmap(place / "ids.bin", np.dtype(facts["dtype"]), "r")
     if len(ids) != facts["tokens"]:
@@ -86,7 +81,6 @@ def _identity(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _digest(texts: Sequence[Document]) -> str:
-    """Return the SHA-256 of documents with their names."""
     digest = hashlib.sha256()
     for text in texts:
         for part in (text.name, text.content, *(["chat"] if text.is_chat else [])):
@@ -101,13 +95,13 @@ def _write(
     tokenizer: PreTrainedTokenizerBase,
     between: Sequence[int],
     most: int,
-    report: Callable[[int], None],
+    report: Callable[[int, int], None],
 ) -> None:
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     count, number, digest = 0, 0, hashlib.sha256()
     with replacing(place / "ids.bin") as file:
         while batch := list(islice(texts, AT_A_TIME)):
-            report(min(count, most))
+            report(min(count, most), most)
             rows = document_ids(tokenizer, batch, between)
             for text, ids in zip(batch, rows, strict=True):
                 file.write(np.array(ids, dtype).tobytes())
@@ -202,7 +196,6 @@ class Corpus:
         return self._tokens([0] * len(self.texts))
 
     def _tokens(self, firsts: Sequence[int]) -> Tokens:
-        """Return the sequences of each text from one of them on."""
         rows = [
             self.sequence(text, window)
             for text, (first, counts) in enumerate(zip(firsts, self.counts, strict=True))
@@ -245,9 +238,8 @@ class Corpus:
 
 def batch_of(sequences: Sequences) -> tuple[Tensor, Tensor]:
     """Return all sequences as one batch: tokens (n, length) and their numbers (n,)."""
-    samples = [sequences[place] for place in range(len(sequences))]
-    ids, numbers = (torch.stack([sample[name] for sample in samples]) for name in ("input_ids", "number"))
-    return ids, numbers
+    batch = default_collate([sequences[place] for place in range(len(sequences))])
+    return batch["input_ids"], batch["number"]
 
 
 class Sequences(Dataset[dict[str, Tensor]]):

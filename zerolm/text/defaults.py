@@ -22,12 +22,10 @@ HELD: Final = 64
 
 
 def sequences() -> Any:
-    """Return a field for the number of sequences."""
     return setting("integer", SEQUENCES, "sequences taken from the text", low=1, high=1 << 26)
 
 
 def length() -> Any:
-    """Return a field for the length of sequences."""
     return setting("integer", LENGTH, "tokens per sequence", low=2, high=1 << 26)
 
 

@@ -14,7 +14,7 @@ from zerolm.io.brief import one_line
 from zerolm.io.hub import PATIENCE, hub_problem
 from zerolm.text.record_texts import Render, current_field, text_fields, text_of
 from zerolm.text.records import JSON, check_is_text, holds_records, records_of
-from zerolm.text.unpacked_files import blocks, form_of
+from zerolm.text.unpacked_files import form_of, text_in, too_long
 
 MAX_TEXT: Final = 256 << 20
 HUB: Final = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]:%-]+))?")
@@ -65,20 +65,12 @@ def read_file(file: Path) -> Text:
 
     One whose name ends in ``.gz`` is unpacked, to 256 MiB at most; its hash is that of the plain file.
     """
-    data = bytearray()
-    for block in blocks(file):
-        data += block
-        if len(data) > MAX_TEXT:
-            raise ValueError(_too_long(file))
-    try:
-        content = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not text in UTF-8: byte {error.start} is wrong") from None
+    content = text_in(file, MAX_TEXT)
     if "\0" in content:
         raise ValueError(f"{file} is not text: it holds zero bytes")
     if not content.strip():
         raise ValueError(f"{file} is empty")
-    return Text(content, hashlib.sha256(data).hexdigest())
+    return Text(content, hashlib.sha256(content.encode()).hexdigest())
 
 
 def read_text(file: Path, render: Render | None = None) -> Text:
@@ -109,15 +101,11 @@ def whole_text(source: Path, render: Render | None = None) -> Text:
         parts.append(document)
         size += len(document.content)
         if size > MAX_TEXT:
-            raise ValueError(_too_long(source))
+            raise ValueError(too_long(source, MAX_TEXT))
     if any(part.is_chat for part in parts):
         return Text.of(parts)
     content = "\n".join(part.content for part in parts)
     return Text(content, hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest())
-
-
-def _too_long(source: Path) -> str:
-    return f"{source} has more than {MAX_TEXT >> 20} MiB; a part of it does"
 
 
 def documents(source: str, render: Render | None = None) -> Iterator[Document]:
@@ -162,7 +150,7 @@ def _of_records(place: Path, name: str, render: Render | None) -> Iterator[Docum
             raise ValueError(f"{where} is not text: it holds zero bytes")
         size += len(content)
         if size > MAX_TEXT:
-            raise ValueError(_too_long(place))
+            raise ValueError(too_long(place, MAX_TEXT))
         yield Document(f"{name}#{number}", content, is_chat)
     if not size:
         raise ValueError(f"{place} is empty")

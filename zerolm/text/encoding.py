@@ -112,7 +112,6 @@ def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None)
 
 
 def pieces(content: str) -> Iterator[str]:
-    """Yield a text in pieces."""
     return (content[start : start + PIECE] for start in range(0, len(content), PIECE))
 
 

@@ -124,7 +124,6 @@ class Sampler:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, compute: Compute) -> Sampler:
-        """Return the sampler of a checkpoint."""
         tokenizer, allowed = _vocabulary(checkpoint)
         before = tuple(separator(tokenizer, len(allowed))) if tokenizer else ()
         if max((*before, 0)) >= len(allowed):
@@ -133,7 +132,11 @@ class Sampler:
                 f"{len(allowed)}"
             )
         kept = len(edges(tokenizer)[0]) if tokenizer else 0
-        return cls(_whole_model(checkpoint, compute), before, kept, allowed, compute.device)
+        model: PreTrainedModel = in_memory(mapped_model(checkpoint))
+        for weight in model.parameters():  # buffers stay: frequencies of rotations are exact
+            weight.data = weight.data.to(compute.products)
+        model.to(compute.device)  # type: ignore[arg-type]
+        return cls(model, before, kept, allowed, compute.device)
 
     @torch.inference_mode()
     def sample(self, uniforms: Tensor, progress: Progress, *, done: int, of: int) -> Tensor:
@@ -185,17 +188,7 @@ def _vocabulary(checkpoint: Checkpoint) -> tuple[PreTrainedTokenizerBase | None,
     return tokenizer, allowed
 
 
-def _whole_model(checkpoint: Checkpoint, compute: Compute) -> PreTrainedModel:
-    """Return the model in memory on its device, its weights in the type of products."""
-    model: PreTrainedModel = in_memory(mapped_model(checkpoint))
-    for weight in model.parameters():  # buffers stay: frequencies of rotations are exact
-        weight.data = weight.data.to(compute.products)
-    model.to(compute.device)  # type: ignore[arg-type]
-    return model
-
-
 def _free(compute: Compute) -> int:
-    """Return bytes of memory that the model may take."""
     if compute.device.type == "cuda":
         return int(torch.cuda.mem_get_info(compute.device)[0])
     return free_memory() if compute.memory is None else compute.memory

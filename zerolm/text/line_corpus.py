@@ -92,7 +92,6 @@ class LineCorpus(Corpus):
 
     @property
     def usual_length(self) -> int:
-        """Return the tokens of a sentence, without padding, on the average."""
         return max(1, round(sum(len(text.ids) for text in self.texts) / sum(map(len, self.ends))))
 
     def grouped(self, pairs: Ints, batch: int, seed: int) -> Ints:

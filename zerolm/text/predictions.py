@@ -115,7 +115,6 @@ def masked(
 
 
 def _chosen(tokens: Tensor, count: int, seed: int) -> Tensor:
-    """Return which positions (n, t) of each sequence are drawn, ``count`` of each."""
     drawn = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed))
     order = drawn.argsort(stable=True, dim=1)
     return torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, order[:, :count], True)

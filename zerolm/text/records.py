@@ -16,7 +16,7 @@ from typing import Any, Final
 from zerolm.io.brief import one_line
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import shown
-from zerolm.text.unpacked_files import blocks, form_of, lines
+from zerolm.text.unpacked_files import form_of, lines, text_in
 
 LINES: Final = (".jsonl", ".ndjson")
 JSON: Final = ".json"
@@ -107,20 +107,14 @@ def _line_rows(file: Path) -> Iterator[tuple[str, Row]]:
 
 def _json_rows(file: Path) -> Iterator[tuple[str, Row]]:
     """Yield the items of an array, one object, or one record a line."""
-    content = b""
-    for block in blocks(file):
-        content += block
-        if len(content) > MAX_JSON:
-            raise ValueError(f"{file} has more than {MAX_JSON >> 20} MiB; a part of it does")
+    content = text_in(file, MAX_JSON)
     try:
-        document = parse_json(content.decode("utf-8-sig"))
+        document = parse_json(content.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise ValueError(f"the text {str(file)!r} cannot be read: {error}") from None
         yield from _line_rows(file)
         return
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not text in UTF-8: byte {error.start} is wrong") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(file)!r} cannot be read: {error}") from None
     for number, row in enumerate(document if isinstance(document, list) else [document], 1):
@@ -135,7 +129,6 @@ def _checked(place: str, row: Any) -> Row:
 
 
 def _arrow(name: str, place: Path) -> Any:
-    """Return a module of pyarrow; ``ModuleNotFoundError`` names the extra that has it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

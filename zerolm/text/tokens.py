@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -17,7 +18,6 @@ from zerolm.settings.messages import plural
 from zerolm.text.defaults import LEAST_SEQUENCES
 from zerolm.text.documents import Text
 from zerolm.text.encoding import edges, encoded_line, running_ids
-from zerolm.text.sequences import cut, spread_evenly
 
 LEAST_FILLED: Final = 1 << 9
 """Tokens at least, padding included, of a batch of sequences of several lengths."""
@@ -60,7 +60,6 @@ class Tokens:
         return self.ids.numel() if self.mask is None else int(self.mask.sum())
 
     def digest(self) -> str:
-        """The SHA-256 of the tokens and their mask."""
         parts = [self.ids] if self.mask is None else [self.ids, self.mask]
         content = b"".join(repr(tuple(x.shape)).encode() + x.numpy().tobytes() for x in parts)
         return hashlib.sha256(content).hexdigest()
@@ -142,6 +141,26 @@ class Tokens:
             ids = self.ids[start : start + size, :longest]
             batches.append({"input_ids": ids, "attention_mask": mask[:, :longest]})
         return batches
+
+
+def spread_evenly(tokens: int, size: int, count: int) -> list[int]:
+    """Return the starts of ``count`` sequences of ``size`` tokens, evenly over a text of ``tokens``.
+
+    The first begins the text and the last ends it; none overlap where the text is long enough.
+    """
+    return [step * (tokens - size) // max(count - 1, 1) for step in range(count)]
+
+
+def cut(
+    ids: NDArray[Any], firsts: Sequence[int], size: int, start: Sequence[int] = (), end: Sequence[int] = ()
+) -> Tensor:
+    """Return sequences (n, start + size + end): ``size`` tokens of a text from each of ``firsts`` on.
+
+    Each stands between the tokens ``start`` and ``end``.
+    """
+    before, behind = (np.array(edge, np.int64) for edge in (start, end))
+    rows = [np.concatenate([before, ids[first : first + size], behind]) for first in firsts]
+    return torch.from_numpy(np.stack(rows).astype(np.int64))
 
 
 def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:

@@ -39,6 +39,23 @@ def blocks(file: Path) -> Iterator[bytes]:
         raise ValueError(f"the text {str(file)!r} cannot be read: {error.strerror}") from None
 
 
+def text_in(file: Path, most: int) -> str:
+    """Return a whole file as text; ``ValueError`` where it has more than ``most`` bytes, or is no UTF-8."""
+    content = bytearray()
+    for block in blocks(file):
+        content += block
+        if len(content) > most:
+            raise ValueError(too_long(file, most))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not text in UTF-8: byte {error.start} is wrong") from None
+
+
+def too_long(source: Path, most: int) -> str:
+    return f"{source} has more than {most >> 20} MiB; a part of it does"
+
+
 def lines(file: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a UTF-8 file that are not blank, with their numbers from 1.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -65,7 +65,6 @@ class Label:
 
     @property
     def loss(self) -> float:
-        """Return the loss at the end."""
         return self.losses[max(self.losses)]
 
 
@@ -196,20 +195,6 @@ def train_all(
     return [labels[place] for place in range(len(runs))]
 
 
-def _check_memory(architectures: Sequence[Architecture], request: TrainingRequest, jobs: int) -> None:
-    """Raise ``ValueError`` where weights, gradients and moments of one would not fit into free memory."""
-    if device_for(request.execution).type != "cpu":
-        return
-    largest = max((CostModel().of(architecture)["params"] for architecture in architectures), default=0)
-    most = free_memory() // jobs // TRAINED_BYTES
-    if largest > most:
-        raise ValueError(
-            f"training an architecture of {largest / 1e6:,.0f}M parameters takes "
-            f"{TRAINED_BYTES * largest / 1e9:,.3g} GB of memory; {most / 1e6:,.0f}M parameters fit"
-            f"{f' with {jobs} jobs' if jobs > 1 else ''}"
-        )
-
-
 def labels_as_trained(
     runs: Sequence[tuple[Architecture, int, str]],
     text: LabelText,
@@ -230,35 +215,49 @@ def labels_as_trained(
     check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
     names = [_digest([architecture.identity, seed]) for architecture, seed, _ in runs]
-    wanted = [
-        LabelRun(a, seed, folder / digest, name) for digest, (a, seed, name) in zip(names, runs, strict=True)
-    ]
     with locked(folder, "another command trains architectures in the same way; wait for it"):
-        kept, losses = KeptRows(folder / KEPT), list[float]()
-        lacking = [place for place, name in enumerate(names) if name not in kept.results]
+        kept = KeptRows(folder / KEPT)
+        labels = {
+            place: Label.of(kept.results[name]) for place, name in enumerate(names) if name in kept.results
+        }
+        lacking = [place for place in range(len(runs)) if place not in labels]
         if backend == "loky":
             _check_memory([runs[place][0] for place in lacking], request, jobs)
-        for place, name in enumerate(names):
-            if name in kept.results:
-                label = Label.of(kept.results[name])
-                losses += [label.loss] if label.losses else []
-                yield place, label
-        done = len(wanted) - len(lacking)
-        progress(_summary(losses), done, len(wanted))
-        work, waiting = LabelTraining(text, request), [wanted[place] for place in lacking]
+        yield from list(labels.items())
+        progress(_summary(labels.values()), len(labels), len(runs))
+        waiting = list[LabelRun]()
+        for place in lacking:
+            architecture, seed, name = runs[place]
+            waiting.append(LabelRun(architecture, seed, folder / names[place], name))
+        work = LabelTraining(text, request)
         trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
             for number, label in results:
-                kept.add({names[lacking[number]]: asdict(label)})
+                place = lacking[number]
+                labels[place] = label
+                kept.add({names[place]: asdict(label)})
                 shutil.rmtree(waiting[number].folder, ignore_errors=True)  # the checkpoints that led to it
-                losses += [label.loss] if label.losses else []
-                done += 1
-                progress(_summary(losses), done, len(wanted))
-                yield lacking[number], label
+                progress(_summary(labels.values()), len(labels), len(runs))
+                yield place, label
 
 
-def _summary(losses: Sequence[float]) -> str:
+def _summary(labels: Iterable[Label]) -> str:
+    losses = [label.loss for label in labels if label.losses]
     return f"training architectures, best loss {min(losses):.3f}" if losses else "training architectures"
+
+
+def _check_memory(architectures: Sequence[Architecture], request: TrainingRequest, jobs: int) -> None:
+    """Raise ``ValueError`` where weights, gradients and moments of one would not fit into free memory."""
+    if device_for(request.execution).type != "cpu":
+        return
+    largest = max((CostModel().of(architecture)["params"] for architecture in architectures), default=0)
+    most = free_memory() // jobs // TRAINED_BYTES
+    if largest > most:
+        raise ValueError(
+            f"training an architecture of {largest / 1e6:,.0f}M parameters takes "
+            f"{TRAINED_BYTES * largest / 1e9:,.3g} GB of memory; {most / 1e6:,.0f}M parameters fit"
+            f"{f' with {jobs} jobs' if jobs > 1 else ''}"
+        )
 
 
 def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:

@@ -58,7 +58,6 @@ class Objective:
 
     @property
     def hidden(self) -> bool:
-        """Whether hidden states are compared."""
         return any(name in (*OF_STATES, EMBEDDING) for name in self.weights)
 
     def inputs(self, ids: Tensor) -> dict[str, Tensor]:
@@ -157,12 +156,10 @@ class Student(nn.Module):
         self.objective = replace(self.objective, weights=weights)
 
     def _fitted(self, states: Sequence[Tensor]) -> list[Tensor]:
-        """Return the states that are compared, in the teacher's size."""
         compared = [states[place] for place, _ in self.objective.layers]
         return compared if self.fit is None else [self.fit(state) for state in compared]
 
     def _embedded(self, states: Tensor, teacher_states: Tensor, mask: Tensor | None) -> Tensor:
-        """Return how far the embeddings of last states (b, t, d) lie apart."""
         pooling = self.objective.pooling
         assert pooling is not None
         assert mask is not None
@@ -227,5 +224,4 @@ class Labelled(nn.Module):
 
 
 def total(losses: Mapping[str, Tensor]) -> Tensor:
-    """Return the sum of losses."""
     return torch.stack(list(losses.values())).sum()

@@ -26,7 +26,6 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def without_dropout(network: nn.Module) -> None:
-    """Switch every dropout of a network off."""
     for part in network.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0

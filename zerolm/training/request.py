@@ -77,7 +77,6 @@ class TrainingRequest:
 
     @property
     def step_tokens(self) -> int:
-        """Return the tokens of a step."""
         return self.batch * self.length
 
     @property

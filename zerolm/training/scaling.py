@@ -91,8 +91,7 @@ def _depth_scaled(network: Network, depth_rule: str) -> float:
     if exponent is None:
         return 1.0
     branches, depth = _branches(network.module), len(network.layers) / BASE_DEPTH
-    if branches is None:
-        raise ValueError(f"--depth-rule {depth_rule} is for layers that add branches of normed inputs")
+    assert branches is not None  # ``check_depth_rule``
     for branch in branches:
         branch.factor = float(depth**-exponent)
     return float(depth ** (exponent - 1))

@@ -16,22 +16,26 @@ import torch
 from accelerate.utils import broadcast
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from zerolm.io.full_disk import free, is_full, reason
 from zerolm.networks.opener import quiet
 from zerolm.progress import TrainingFailed as TrainingFailed
+from zerolm.text.corpus import Sequences
 from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, check_whole, device_for, processes
 from zerolm.training.randomness import seeded
-from zerolm.training.request import TrainingRequest, micro_batch
+from zerolm.training.request import Execution, TrainingRequest, micro_batch
+from zerolm.training.teacher import half_precision
 from zerolm.training.watch import TrainingRun, TrainingWatch
 
 STATE: Final = "trainer_state.json"
 WEIGHTS: Final = "model.safetensors"
 CLIP: Final = 1.0
 BETAS: Final = (0.9, 0.95)
+TRIALS: Final = 5
+"""Batches that are tried; the first is not timed: it allocates what the others use again."""
 Groups = Sequence[Mapping[str, Any]]
 """Groups of parameters with their learning rates, as torch's optimisers take them."""
 
@@ -79,6 +83,29 @@ def train(
                 safetensors.torch.load_model(learner, good / WEIGHTS)
             raise
     return Trained(time.monotonic() - begun, trainer.state.global_step, watch.rows)
+
+
+def step_seconds(
+    learner: nn.Module, batches: Sequences, teacher: Teacher | None, execution: Execution
+) -> float:
+    """Return the seconds of forward and backward passes over a batch, the mean of ``TRIALS`` - 1.
+
+    ``batches`` are ``TRIALS`` of the same number of sequences. No weight is changed.
+    """
+    device = device_for(execution)
+    learner.to(device)
+    size, begun = len(batches) // TRIALS, 0.0
+    for trial in range(TRIALS):
+        batch = default_collate([batches[trial * size + place] for place in range(size)])
+        ids = batch["input_ids"].to(device)
+        signals = teacher.signals(ids, batch["number"]) if teacher else {}
+        with half_precision(device, execution.bfloat16):
+            loss = total(learner(ids, **signals))
+        loss.backward()  # type: ignore[no-untyped-call]
+        float(loss.detach())
+        learner.zero_grad(set_to_none=True)
+        begun = begun or time.perf_counter()
+    return (time.perf_counter() - begun) / (TRIALS - 1)
 
 
 def recompute_activations(model: PreTrainedModel) -> None:
@@ -146,17 +173,12 @@ def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
         ddp_timeout=int(WAIT.total_seconds()),
     )
     arguments._n_gpu = min(1, arguments._n_gpu)  # else one process would share a batch among all devices
-    if processes().num_processes == 1:
-        _put_on(device, arguments)
+    if processes().num_processes == 1:  # by themselves transformers and accelerate take the first GPU
+        arguments.__dict__["_setup_devices"] = device
+        arguments.distributed_state.device = device
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
     return arguments
-
-
-def _put_on(device: torch.device, arguments: TrainingArguments) -> None:
-    """Have transformers and accelerate train on a device: by themselves they take the first GPU."""
-    arguments.__dict__["_setup_devices"] = device
-    arguments.distributed_state.device = device
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
 
 
 class _Trainer(Trainer):
@@ -230,18 +252,15 @@ class _Trainer(Trainer):
         except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own
             folder, step = Path(str(self.args.output_dir)), self.state.global_step
             shutil.rmtree(folder / f"checkpoint-{step}", ignore_errors=True)
-            words, needed = " ".join(str(error).split())[:300], self._needed()
+            words = " ".join(str(error).split())[:300]
+            moments = 2  # of weights that are trained
+            needed = sum(p.nbytes * (1 + moments * p.requires_grad) for p in self.learner.parameters())
             if is_full(error) or needed > free(folder):
                 words = reason(folder, needed)
             raise OSError(
                 f"the checkpoint of step {step} cannot be written: {words}; those before it are left: make "
                 f"room for {str(folder)!r} and start again"
             ) from None
-
-    def _needed(self) -> int:
-        """Return the bytes of a checkpoint: weights, and two moments of those that are trained."""
-        parameters = list(self.learner.parameters())
-        return sum(p.nbytes * (3 if p.requires_grad else 1) for p in parameters)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if not self.args.should_save:

@@ -104,7 +104,6 @@ def _results(label: Label) -> dict[str, float]:
 
 
 def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
-    """Return how the architectures were trained, so that others can repeat it."""
     schedule = request.schedule
     return {
         "made_by": f"zerolm {zerolm.__version__} bench train",

@@ -95,7 +95,7 @@ class BenchListSettings(Request):
     data: str | None = data(group="Benchmarks")
 
     def run(self, progress: Progress = silent) -> BenchmarksReport:
-        from zerolm.groundtruth.listing import listing
+        from zerolm.groundtruth.reader import listing
 
         return BenchmarksReport([asdict(benchmark) for benchmark in listing(self.data)])
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 
 from zerolm.calibration.pool import doubt_of_direction
 from zerolm.comparison.document import from_document
-from zerolm.comparison.results import Comparison, Section
-from zerolm.comparison.standings import label_free, row_of
+from zerolm.comparison.results import Comparison, Section, label_free, row_of
 from zerolm.show.sheet import NOTEBOOK, PAGE, Heading, Sheet
 from zerolm.show.text import sentence, show_number
 from zerolm.verbs.comparison_charts import unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,7 +289,17 @@ class LabelsReport(TrainedLabels, Report):
 
     @property
     def remarks(self) -> list[str]:
-        return [f"left out: architecture {one.id}: {one.reason}" for one in self.left_out]
+        left_out = [f"left out: architecture {one.id}: {one.reason}" for one in self.left_out]
+        uniform = math.log(self.benchmark["source"]["vocabulary"])
+        worse = sum(one.loss > uniform for one in self.architectures)
+        if not worse:
+            return left_out
+        count = plural(len(self.architectures), "architecture")
+        return [
+            *left_out,
+            f"{worse} of {count} end above {uniform:.4f}, the loss of a uniform prediction: give a smaller "
+            "--rate, or more --tokens",
+        ]
 
     @property
     def written(self) -> list[str]:

@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.results import AlphaPoint, ScoreRow, Section
-from zerolm.comparison.standings import by_tau, in_own_unit, label_free, row_of
+from zerolm.comparison.results import AlphaPoint, ScoreRow, Section, by_tau, in_own_unit, label_free, row_of
 from zerolm.show.charts import (
     LINEAR,
     Area,

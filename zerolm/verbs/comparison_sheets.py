@@ -9,16 +9,22 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.comparison.results import Comparison, ScoreRow, Section
-from zerolm.comparison.standings import by_tau, in_own_unit, key_of, name_of, standings
+from zerolm.comparison.results import (
+    Comparison,
+    ScoreRow,
+    Section,
+    by_tau,
+    in_own_unit,
+    key_of,
+    name_of,
+    standings,
+)
 from zerolm.show.sheet import PAGE, TERMINAL, Cell, Row, Sheet, pairs
 from zerolm.show.text import show_interval, show_number, show_share
 from zerolm.statistics.bootstrap import FEWEST
 from zerolm.verbs.comparison_charts import alpha_curve, gains, regrets, scatters, stretch, unit
 
 FILES: Final = ("rows.csv", "scores.csv")
-IMAGES: Final = "random images"
-"""The source of proxies of networks that read images."""
 CSV_HEAD: Final = ("benchmark", "view", "id", "result")
 """The first columns of ``scores.csv``."""
 KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse", None: ""}
@@ -237,15 +243,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_plain(item)}" for name, item in value.items())
     return ", ".join(map(_plain, value)) if isinstance(value, list) else str(value)
-
-
-def tokens_of(source: str) -> str:
-    """Return the tokens that the proxies were computed on, in words."""
-    if source == IMAGES:
-        return "images are sampled at random"
-    if source.startswith("random"):
-        return "tokens are sampled at random: give --text FILE for what a proxy says on real text"
-    return f"proxies on tokens of the {source}"
 
 
 def write_tables(comparison: Comparison, folder: Path) -> None:

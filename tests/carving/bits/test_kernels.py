@@ -3,7 +3,6 @@
 import ctypes
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from once import once
+from refusals import Zerolm
 from torch import nn
 from typed_models import some_words, typed_parent
 
@@ -20,10 +20,9 @@ from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.row_blocks import in_blocks
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, IN_SMALLER_BLOCKS, QUANTISED, for_rows, types_named
-from zerolm.children.child_tensors import Child
 from zerolm.networks.hooks import rounded_inputs
 from zerolm.planning.size_request import SizeRequest
-from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.kept_units import dimensions
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
@@ -39,7 +38,6 @@ from zerolm.checkpoints.weight_types import (  # noqa: E402
     WeightType,
     from_largest,
 )
-from zerolm.children.gguf.write import write  # noqa: E402
 
 WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1}
 
@@ -81,7 +79,7 @@ def test_the_quantiser_of_llama_cpp_writes_the_same(name: str, weighed: bool, tm
     (folder / "tokenizer_config.json").unlink()
     checkpoint = Checkpoint.open(folder)
     source, target = tmp_path / "plain.gguf", tmp_path / "typed.gguf"
-    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), source)
+    written(folder, source)
     tensor, role = "blk.0.ffn_down.weight", "down"
     importances = np.linspace(0.1, 2.0, 512).astype(np.float32)
     settings = lib.llama_model_quantize_default_params()
@@ -121,7 +119,6 @@ def test_rows_that_fall_into_no_blocks_are_refused() -> None:
         quantised(normal(2, 32), BY_NAME["Q8_0"], np.ones(8, np.float32))
 
 
-Zerolm = Callable[..., Any]
 SMALL: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 256}
 """Rows of 96 and 256: blocks of 256 fit the latter alone."""
 ODD: dict[str, Any] = {"hidden_size": 72, "num_attention_heads": 4, "intermediate_size": 172, "head_dim": 18}

@@ -18,9 +18,8 @@ from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.options import All, Either, Options, Picks, Tree, least_bytes, least_loss
 from zerolm.carving.bits.plan import Within, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.row_losses import importances_of
 from zerolm.carving.bits.typed_child import TypedChild
-from zerolm.carving.bits.weighed_child import WeighedChild
+from zerolm.carving.bits.weighed_child import WeighedChild, importances_of
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.fewer_tokens import shaped
@@ -240,15 +239,15 @@ def test_the_best_by_each_table_are_measured_and_told_by_the_first(session: Sess
         return TypePlanner(session.checkpoint, size, session, StoredCosts(), silent)
 
     alone = [planner().predicted(by)[0] for by in tables]
-    chosen = planner().best(tables)
-    told = {round(each.predicted, 9) for each in chosen.compared}
+    _, compared, loss = planner().best(tables)
+    told = {round(each.predicted, 9) for each in compared}
     for plan, by in zip(alone, tables, strict=True):
         cut = planner().narrowed(plan)
         stored = costs_of(session.checkpoint, StoredCosts(), cut)
         assert plan.costs == stored | {"weight_bytes": plan.bytes}
         assert round(plan.loss - by.predicted(cut) + tables[0].predicted(cut), 9) in told
-    measured = [each.measured for each in chosen.compared if not each.name.endswith(" everywhere")]
-    assert chosen.loss == min(filter(None, measured))
+    measured = [each.measured for each in compared if not each.name.endswith(" everywhere")]
+    assert loss == min(filter(None, measured))
 
 
 names = itertools.count()

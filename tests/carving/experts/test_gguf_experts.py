@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, rebuild
+from changed_folders import flip
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import Zerolm, refused
@@ -31,8 +32,7 @@ llama_cpp: Any = pytest.importorskip("llama_cpp", reason="llama-cpp-python is no
 from gguf_files import fewer_of, logits, quantised, read, written  # noqa: E402
 from split_gguf import split, with_byte  # noqa: E402
 
-from zerolm.carving.experts.gguf_fewer import FewerGgufExperts  # noqa: E402
-from zerolm.carving.experts.gguf_mixture import GgufMixture  # noqa: E402
+from zerolm.carving.experts.gguf_mixture import FewerGgufExperts, GgufMixture  # noqa: E402
 from zerolm.children.gguf.check import check  # noqa: E402
 
 PLAIN: dict[str, dict[str, Any]] = {
@@ -143,11 +143,7 @@ def test_other_bytes_are_seen(tmp_path: Path) -> None:
     fewer = FewerGgufExperts(GgufMixture.open(tmp_path / "parent.gguf"), stay)
     fewer.compare(child)
     start, end = read_gguf_header(child).places["blk.1.ffn_up_exps.weight"]
-    with child.open("r+b") as file:
-        file.seek(end - 1)
-        byte = file.read(1)
-        file.seek(end - 1)
-        file.write(bytes([byte[0] ^ 1]))
+    flip(child, end - 1)
     with pytest.raises(ValueError, match=r"blk\.1\.ffn_up_exps.weight' of the written child differs"):
         fewer.compare(child)
     assert end > start

@@ -24,9 +24,8 @@ Zerolm = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with a benchmark, a text, and a store that holds something."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
     llamas(Path("mine.csv"), 3)
     Path("short.txt").write_text("a few words")

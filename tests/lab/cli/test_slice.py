@@ -28,15 +28,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def place(here: Path, models: Path) -> Path:
     for each in models.iterdir():
-        os.symlink(each, tmp_path / each.name)
+        os.symlink(each, here / each.name)
     Path("text.txt").write_text(" ".join(f"w{n * n % 61}" for n in range(300)))
     Path("lines.txt").write_text("\n".join(f"w{n} w{n * n % 61} w{n * 5 % 59}" for n in range(40)))
     Path("rows.csv").write_text(ROWS)
     Path("log.csv").write_text(LOG)
-    return tmp_path
+    Path("wrong.csv").write_text("text,label\nw1,2\n")
+    return here
 
 
 def asked(parent: str, *more: str) -> tuple[str, ...]:
@@ -53,9 +53,7 @@ def test_the_page_has_results_apart_from_their_baselines_and_names_the_text(zero
     run(zerolm, *asked("llama", "--text", "text.txt", "--count", "6", "--out", "sub nets"))
     report = zerolm_package.load("sub nets")
     heading = report.heading()
-    assert [heading.finding.lower().count(f"{name}: ") for name in report.metrics] == [1] * len(
-        report.metrics
-    )
+    assert [heading.finding.lower().count(f"{name}: ") for name in report.metrics] == [1, 1, 1]
     assert [heading.baseline.count(f"Tau-b with {name}: ") for name in report.metrics] == [1, 1, 1]
     assert "au-b" not in heading.finding
     assert "parent" not in heading.baseline
@@ -109,41 +107,33 @@ def test_an_encoder_is_judged_by_its_embeddings_and_on_a_page(zerolm: Zerolm) ->
     assert json.loads(Path("again.json").read_text())["architectures"] == truth["architectures"]
 
 
-def wrong(text: str, name: str = "wrong.csv") -> str:
-    Path(name).write_text(text)
-    return name
-
-
-WRONG: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
-    "nothing that judges": (lambda: asked("llama"), "give --text, --data or --attacked"),
+TEXT = ("--text", "text.txt")
+WRONG = {
+    "nothing that judges": (asked("llama"), "give --text, --data or --attacked"),
     "a label beyond the head": (
-        lambda: asked("classes", "--data", wrong("text,label\nw1,2\n")),
+        asked("classes", "--data", "wrong.csv"),
         "line 2 has label '2'; the head has 2 classes, 0 to 1",
     ),
     "no space of several that fits": (
-        lambda: asked("llama", "--space", "lonas-llama", "--text", "text.txt"),
+        asked("llama", "--space", "lonas-llama", *TEXT),
         "lonas-llama-7b is a space of 32 layers",
     ),
-    "an unknown space": (
-        lambda: asked("llama", "--space", "heads", "--text", "text.txt"), "space 'heads"
-    ),
+    "an unknown space": (asked("llama", "--space", "heads", *TEXT), "space 'heads"),
     "a criterion without text": (
-        lambda: asked("llama", "--criterion", "output_energy", "--text", "text.txt"),
+        asked("llama", "--criterion", "output_energy", *TEXT),
         "criterion output_energy needs tokens: give --calibration FILE",
     ),
     "a repair without text": (
-        lambda: asked("llama", "--repair", "least-squares", "--text", "text.txt"),
+        asked("llama", "--repair", "least-squares", *TEXT),
         "repair least-squares needs tokens",
     ),
-    "random text": (lambda: asked("llama", "--text", "random"), "random tokens cannot rank"),
-    "a parent without classes": (
-        lambda: asked("bert", "--data", "rows.csv"), "has no head that classifies texts"
-    ),
-}  # fmt: skip
+    "random text": (asked("llama", "--text", "random"), "random tokens cannot rank"),
+    "a parent without classes": (asked("bert", "--data", "rows.csv"), "has no head that classifies texts"),
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_input_is_one_line_and_writes_nothing(name: str, zerolm: Zerolm, own_cache: Path) -> None:
     call, message = WRONG[name]
-    refused(zerolm, *call(), "--out", "out.json", words=message)
+    refused(zerolm, *call, "--out", "out.json", words=message)
     assert not list(own_cache.rglob("rows.jsonl"))

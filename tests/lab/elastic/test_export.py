@@ -17,10 +17,9 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertFo
 from zerolm.lab.supernets import train as training
 from zerolm.lab.supernets.distillation import teacher_in as opened_teacher
 from zerolm.lab.supernets.export import ExportRequest, export
-from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.learner import SupernetLearner
 from zerolm.lab.supernets.request import Growth, Teaching
-from zerolm.lab.supernets.supernet import Supernet
+from zerolm.lab.supernets.supernet import Supernet, read_supernet
 from zerolm.lab.supernets.text import supernet_text
 from zerolm.lab.supernets.train import SupernetRequest, train_supernet
 from zerolm.settings.compute import TrainedOn

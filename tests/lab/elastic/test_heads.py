@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from portion import portion
-from small_supernets import NAMES, WORDS, space_of, supernet_of
+from small_supernets import NAMES, WORDS, normal, space_of, supernet_of
 from torch import Tensor
 
 from zerolm.lab.supernets.heads import (
@@ -94,10 +94,6 @@ def test_removed_heads_are_those_without_a_say() -> None:
 
 
 SEEDS = st.integers(0, 10**6)
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(SEEDS, st.integers(2, 15), st.integers(1, 8))

@@ -15,7 +15,6 @@ from zerolm.costs import CostModel
 from zerolm.io.plain import as_plain
 from zerolm.lab.spaces.elastic import Elastic, ElasticCausal
 from zerolm.lab.supernets import search as module
-from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.search import (
     ElasticSearch,
     loss_score,
@@ -25,7 +24,7 @@ from zerolm.lab.supernets.search import (
     search_paths,
     search_supernet,
 )
-from zerolm.lab.supernets.supernet import Supernet
+from zerolm.lab.supernets.supernet import Supernet, read_supernet
 from zerolm.lab.supernets.text import ElasticText
 from zerolm.lab.supernets.train import SupernetRequest, train_supernet
 from zerolm.lab.verbs.elastic_search_report import SupernetSearchReport

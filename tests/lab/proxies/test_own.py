@@ -15,16 +15,16 @@ from networks_small import batch_for, made
 
 from zerolm.lab.testing import check_proxy
 from zerolm.lab.zero_cost import find_proxy, proxy, proxy_names
-from zerolm.lab.zero_cost.compute import compute, costs, numbers
+from zerolm.lab.zero_cost.job import compute, costs, numbers
 from zerolm.lab.zero_cost.passes import COSTS, NEEDS, Look, Passes, Protocol
-from zerolm.lab.zero_cost.passes.clock import Clock
+from zerolm.lab.zero_cost.passes.record import Clock
 from zerolm.lab.zero_cost.registry import PROXIES, Proxy
 
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from zerolm.lab.zero_cost import proxy
-from zerolm.lab.zero_cost.token_source import random_source
+from zerolm.lab.zero_cost.settings import random_source
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import evaluate
 from zerolm.lab.zero_cost.settings import Settings

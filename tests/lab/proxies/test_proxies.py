@@ -1,7 +1,7 @@
 """A twin for every proxy that keeps everything and takes the long way; and what proxies do not depend on."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from networks_small import MADE, Record, batch_for, by_weights, made, record
 from torch import Tensor
 
 from zerolm.lab.zero_cost import LeftOut, find_proxy, proxy_names
-from zerolm.lab.zero_cost.compute import compute
+from zerolm.lab.zero_cost.job import compute
 from zerolm.lab.zero_cost.passes import Passes, Protocol
 from zerolm.networks.batch import Batch
 from zerolm.networks.build import build
@@ -349,11 +349,8 @@ def test_faithful_choices(family: str) -> None:
         assert found[name].value == pytest.approx((expected[name],), rel=1e-6), name
 
 
-Values = dict[str, tuple[float, ...]]
-
-
-def everything(network: Network, batch: Batch, protocol: Protocol, names: Sequence[str] = ()) -> Values:
-    chosen = [find_proxy(name) for name in names or proxy_names()]
+def everything(network: Network, batch: Batch, protocol: Protocol) -> dict[str, tuple[float, ...]]:
+    chosen = [find_proxy(name) for name in proxy_names()]
     return {name: one.value for name, one in compute(network, chosen, batch, protocol).items()}
 
 

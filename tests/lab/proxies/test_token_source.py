@@ -18,7 +18,7 @@ from tiny import word_tokenizer
 from torch import nn
 from transformers import AutoTokenizer
 
-from zerolm.lab.zero_cost.token_source import TokenSource, random_source, text_source
+from zerolm.lab.zero_cost.settings import TokenSource, random_source, text_source
 from zerolm.networks.batch import Batch, loss
 from zerolm.text.documents import Text
 
@@ -85,7 +85,7 @@ def test_masks_are_drawn_under_the_seed_and_everywhere() -> None:
 def test_the_tokens_are_a_function_of_the_text() -> None:
     code = (
         "import argparse, inspect; from zerolm.text.documents import Text;"
-        "from zerolm.lab.zero_cost.token_source import text_source; text = inspect.getsource(argparse);"
+        "from zerolm.lab.zero_cost.settings import text_source; text = inspect.getsource(argparse);"
         "print(text_source(Text(text, ''), 512).batch('next', 512, 8, 32, 0).digest())"
     )
     environment = {"RAYON_NUM_THREADS": "3", "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}

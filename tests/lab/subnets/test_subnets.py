@@ -26,10 +26,9 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.subnets import slicing
-from zerolm.lab.subnets.draws import drawn_sizes
 from zerolm.lab.subnets.judging import Judging, judged_by, judged_text, share_right, under_attack
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
-from zerolm.lab.subnets.slicing import cuts_of, digest_of, slice_parent, space_of
+from zerolm.lab.subnets.slicing import cuts_of, digest_of, drawn_sizes, slice_parent, space_of
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.planning.part_costs import Choices, PartCosts
@@ -187,26 +186,17 @@ def test_metrics_under_attack_are_those_of_a_count(rows: list[tuple[int, int, in
     }
 
 
-@given(st.lists(st.sampled_from(["Successful", "Failed", "Skipped"]), min_size=1, max_size=30))
-def test_for_its_victim_they_are_what_textattack_prints(outcomes: list[str]) -> None:
-    """Its definitions: accuracy under attack is failed of all, success successful of those not skipped."""
-    before = [int(one == "Skipped") for one in outcomes]
-    after = [int(one != "Failed") for one in outcomes]
-    attacked = [one != "Skipped" for one in outcomes]
-    failed, successful = (outcomes.count(one) for one in ("Failed", "Successful"))
-    rates = under_attack(before, after, [0] * len(outcomes), attacked)
-    assert rates["accuracy_under_attack"] == failed / len(outcomes)
-    assert rates["attack_success_rate"] == (successful / (successful + failed) if any(attacked) else 0.0)
-
-
 JUDGING = {"draw": DrawRequest("heads-ffn", 20, seed=3), "cutting": CutRequest()}
+
+
+def by_text(parent: Path) -> JudgingRequest:
+    return JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was judged stays, also where the last line was torn; the rest is judged, and nothing twice."""
-    asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
-    run = partial(slice_parent, parent, running=ON_CPU, **asked)
+    run = partial(slice_parent, parent, judging=by_text(parent), running=ON_CPU, **JUDGING)
     whole = run()
     assert run().seconds is None
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))
@@ -226,19 +216,18 @@ def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest
 
 
 def test_processes_give_the_same(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
-    one = slice_parent(parent, running=ON_CPU, **asked)
+    run = partial(slice_parent, parent, judging=by_text(parent), running=ON_CPU, **JUDGING)
+    one = run()
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))
     monkeypatch.setattr(slicing, "finished", pickled.finished)
-    two = slice_parent(parent, running=ON_CPU, jobs=2, **asked)
+    two = run(jobs=2)
     for ours, theirs in zip(two.results, one.results, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-6)
 
 
 def test_what_is_kept_is_of_the_same_question_alone(parent: Path) -> None:
     """Another criterion keeps other units of the same sizes; prefix and capacity are never mixed up."""
-    text = JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
-    draw = DrawRequest("heads-ffn", 3, Limits(max_macs="0.9x"))
+    text, draw = by_text(parent), DrawRequest("heads-ffn", 3, Limits(max_macs="0.9x"))
     prefix, capacity = (
         slice_parent(parent, draw, CutRequest(name), text, running=ON_CPU) for name in ("prefix", "capacity")
     )
@@ -260,9 +249,9 @@ def test_a_parent_unlike_its_document_is_refused(parent: Path, monkeypatch: pyte
         return layer
 
     monkeypatch.setattr(walk, "carved_layer", turned)
-    text = JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)
+    asked = (DrawRequest("heads-ffn", 3), CutRequest(), by_text(parent))
     with pytest.raises(ValueError, match="does not compute what the whole one does without the others"):
-        slice_parent(parent, DrawRequest("heads-ffn", 3), CutRequest(), text, running=ON_CPU)
+        slice_parent(parent, *asked, running=ON_CPU)
 
 
 Drawn = tuple[Checkpoint, Choices, PartCosts]

@@ -23,8 +23,7 @@ FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": 
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def without_data(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ZEROLM_DATA", raising=False)
 
 

@@ -17,11 +17,17 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
-from zerolm.carving.bits.kernels import Values, rounded
+from zerolm.carving.bits.kernels import Values
 from zerolm.carving.bits.options import Options
 from zerolm.carving.bits.row_blocks import RolesByLength, types_of_any_rows, types_of_rows
-from zerolm.carving.bits.row_losses import importances_of, measured_rows
-from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, WeighedChild
+from zerolm.carving.bits.weighed_child import (
+    EMBEDDING,
+    HEAD,
+    WeighedChild,
+    importances_of,
+    measured_rows,
+    rounding,
+)
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.children.gguf.file_tensors import FileMatrix, stored_pieces
@@ -114,10 +120,7 @@ class TypeEstimates:
         return self.weighed.cut.parent
 
     def in_layers(self, choices: Choices, by: Criterion | None) -> dict[str, RoleEstimates]:
-        """Return the estimates of all roles in layers for the choices of sizes, with units chosen by ``by``.
-
-        Without ``by`` losses are 0 where a type is possible.
-        """
+        """Return the estimates of roles in layers, with units chosen by ``by``; without it losses are 0."""
         places: dict[str, list[int]] = {}
         for layer, role in self.weighed.matrices:
             if layer is not None:
@@ -144,7 +147,6 @@ class TypeEstimates:
         return estimates
 
     def plain(self, choices: Choices) -> PlainBytes:
-        """Return the bytes of tensors without a type for the choices of sizes."""
         depth, hidden = self.checkpoint.layout.depth, self._hidden(choices.width)
         units = [np.zeros((depth, len(counts)), np.int64) for counts in choices.units]
         layer, ends = np.zeros(depth, np.int64), 0
@@ -217,7 +219,6 @@ class TypeEstimates:
 
     @cached_property
     def measured(self) -> dict[Place, PlaceLosses]:
-        """The losses of all uncut places."""
         places = self._places
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
         results = {}
@@ -228,7 +229,6 @@ class TypeEstimates:
         return results
 
     def _measure(self, place: Place) -> Arrays:
-        """Return the fields of the losses of a place."""
         kinds, every, weighed = self.candidates(place), self._of(place), self.weighed
         of_file = every[0].stack.place
         use = weighed.uses(of_file).index(place[1])
@@ -252,7 +252,6 @@ class TypeEstimates:
         return {"error": error, "energy": energy}
 
     def _turned(self, place: Place, values: Values, moments: MatrixMoments) -> tuple[Values, MatrixMoments]:
-        """Return a matrix along the directions of the stream, with its moments there."""
         assert self.directions is not None
         layer, role = place
         turned = self.directions.matrix(values, role, layer, self.checkpoint)
@@ -265,20 +264,16 @@ class TypeEstimates:
         taken = measured_rows(count, *values.shape)
         importances, sums = importances_of([moments]), np.zeros((2, len(kinds)))
         weights = moments.factor * moments.gradients[taken]
-        for place, kind in enumerate(kinds):
-            columns = values.shape[1] // kind.weights * kind.weights  # all, where the type fits
-            if columns:
-                some, inputs = np.ascontiguousarray(values[taken, :columns]), moments.inputs[:columns]
-                errors = rounded(some, kind, importances[:columns], self.weighed.threads) - some
-                sums[:, place] = [
-                    weights @ (np.square(each, dtype=np.float64) @ inputs) for each in (errors, some)
-                ]
+        for place, some, errors in rounding(values[taken], kinds, importances, self.weighed.threads):
+            inputs = moments.inputs[: some.shape[1]]
+            sums[:, place] = [
+                weights @ (np.square(each, dtype=np.float64) @ inputs) for each in (errors, some)
+            ]
         return sums
 
     def _of_role(
         self, role: str, layers: Sequence[int], choices: Choices, by: Criterion | None
     ) -> RoleEstimates:
-        """Return the estimates of a role in the layers that have it."""
         places: list[Place] = [(layer, role) for layer in layers]
         unit = self._along(places[0]).unit
         counts = np.zeros(1, np.int64) if unit is None else np.array(choices.units[unit])

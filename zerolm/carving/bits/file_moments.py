@@ -60,7 +60,6 @@ class GradientMoments:
     factor: Floats
 
     def of(self, number: int) -> MatrixMoments:
-        """Return the moments of one matrix."""
         inputs, gradients = (each[number].astype(np.float64) for each in (self.inputs, self.gradients))
         return MatrixMoments(inputs, gradients, float(self.factor[number]))
 
@@ -119,10 +118,7 @@ def file_moments(
 
 
 def of_matrices(child: Child, moments: Mapping[Place, MatrixMoments]) -> dict[str, list[GradientMoments]]:
-    """Return the moments of an uncut child's matrices by their names in a file that only reorders rows.
-
-    A tied embedding has two entries.
-    """
+    """Return the same from ``moments`` of modules, for a file that only reorders rows of matrices."""
     every = {}
     for matrix in matrices(child):
         place, piece = matrix.stack.place, matrix.piece
@@ -145,7 +141,6 @@ def _empty(every: list[FileMatrix]) -> Arrays:
 
 
 def _add(sums: Arrays, matrix: FileMatrix, stored: Mapping[str, Tensor]) -> None:
-    """Add the squares of the gradients of a tensor's matrices, by column and by row."""
     tensors = matrix.stack.tensors
     if not all(tensor.source in stored for tensor in tensors):
         return  # a layer that does not use it
@@ -207,7 +202,6 @@ def input_factor(matrix: FileMatrix) -> float:
 
 
 def _outside(matrix: FileMatrix, sums: Arrays, name: str, count: int, embedded: float) -> GradientMoments:
-    """Return the moments of an embedding, or of a head."""
     mean, slope = mean_of(sums, name, count), float(matrix.slopes[0, 0])
     scale = slope**2 * (1.0 if name == "head" else embedded)
     return GradientMoments(scale * mean.inputs[None], mean.gradients[None], np.array([mean.factor]))

@@ -50,10 +50,7 @@ class UnitsAlong:
 
 
 def units_along(stack: StoredStack, piece: Piece, parent: Dimensions) -> UnitsAlong:
-    """Return the units of a piece of a file whose child keeps all units.
-
-    Raises ``ValueError`` for a tensor with units of several kinds.
-    """
+    """Return the units of a piece of an uncut file; ``ValueError`` for one with units of several kinds."""
     first = stack.first
     m, n, k = (1, *piece.shape)[-3:] if len(piece.shape) > 1 else (1, *piece.shape, 1)
     stream = _stream_axis(stack, (m, n, k))

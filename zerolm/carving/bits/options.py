@@ -55,8 +55,6 @@ Picks = dict[Any, int]
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The choice of least loss, its ``bytes`` and ``loss``."""
-
     picks: Picks
     bytes: int
     loss: float
@@ -72,10 +70,7 @@ class Undominated:
 
 
 def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
-    """Return the choice of least loss within a budget of bytes; None where no loss is smaller than ``below``.
-
-    Ties go to the fewest bytes.
-    """
+    """Return the choice of least loss within a budget, of equals the smallest; None if none is ``below``."""
     if least_bytes(tree) > budget:
         return None
     multiplier, bound, feasible = _dual(tree, budget)
@@ -94,7 +89,6 @@ def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
 
 
 def least_bytes(tree: Tree) -> int:
-    """Return the fewest bytes of any choice."""
     if isinstance(tree, Options):
         return int(tree.bytes[np.isfinite(tree.loss)].min())
     of_parts = [least_bytes(part) for part in tree.parts]

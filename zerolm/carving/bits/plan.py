@@ -41,12 +41,10 @@ class TypedPlan(Planned):
 
     @property
     def bytes(self) -> int:
-        """The bytes of the weights."""
         return self.costs["weight_bytes"]
 
     @property
     def loss(self) -> float:
-        """The predicted loss."""
         return -self.score
 
 
@@ -64,7 +62,6 @@ class Backbones:
 
     @property
     def may_remove_layers(self) -> bool:
-        """Whether layers may be removed."""
         return len(self.choices.depth) > 1
 
     def bounds(self, *, fixed: bool) -> Floats:
@@ -101,7 +98,6 @@ class Backbones:
 
     @property
     def _without_layer(self) -> Floats:
-        """The losses without each layer, (layers, 1, 1, ...)."""
         return self.without_layer.reshape(-1, *(1,) * len(UNITS))
 
     def bound(self) -> float:
@@ -173,7 +169,6 @@ class Backbones:
         return Either((layer, name), tuple(sizes))
 
     def _tables(self, layer: int, kind: int | None, size: int) -> list[Options]:
-        """Return the types of the matrices of a layer with units of a kind, or without units, at a size."""
         return [
             Options((layer, role), *one.of(layer, size))
             for role, one in self.roles.items()
@@ -181,7 +176,6 @@ class Backbones:
         ]
 
     def plan(self, best: Best, at: Places | None, *, is_proven: bool) -> TypedPlan:
-        """Return the plan of a choice."""
         picks, choices = best.picks, self.choices
         kept = [layer for layer in range(self.depth) if picks.get((layer, "kept")) == 0]
         sizes: dict[int, LayerSizes] = {}
@@ -204,10 +198,7 @@ class Backbones:
     def best(
         self, at: Places | None, kept: frozenset[int] | None = None, below: float = np.inf
     ) -> Best | None:
-        """Return the choice of least loss ``below`` a loss, with one size of all layers or one for each.
-
-        It keeps at least one layer.
-        """
+        """Return the choice of least loss ``below`` a loss, with one size of all layers or one for each."""
         best = least_loss(self.tree(at, kept), self.budget, below)
         if best is None or any(best.picks.get((layer, "kept")) == 0 for layer in range(self.depth)):
             return best
@@ -232,11 +223,8 @@ class Within:
 
     @property
     def limited(self) -> tuple[str, ...]:
-        """Return the names of the other budgets that are set."""
-        names = self.others.names
-        return tuple(
-            f"max_{name}" for name, high in zip(names, self.others.high, strict=True) if high < UNBOUNDED
-        )
+        limits = zip(self.others.names, self.others.high, strict=True)
+        return tuple(f"max_{name}" for name, high in limits if high < UNBOUNDED)
 
 
 def typed_plans(

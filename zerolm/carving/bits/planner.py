@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -43,18 +43,6 @@ SIZES: Final = 64
 """Approximate number of FFN widths to try."""
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """The plan with the smallest loss as read back, and the losses of it and of others of about equal bytes.
-
-    ``loss`` is measured; None where nothing is measured.
-    """
-
-    plan: TypedPlan
-    compared: list[EqualBytes]
-    loss: float | None = None
-
-
 def row_multiple(ffn: int) -> int:
     """Return the step of widths with quantisation types: a power of two from 32, for about 64 widths."""
     most = max(1, ffn // (SIZES * ROW_MULTIPLE))
@@ -91,23 +79,18 @@ class TypePlanner:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether all units are kept."""
         return not self.may_cut and all(share == 1.0 for share in self.size.keep.values())
-
-    @property
-    def names_types(self) -> bool:
-        """Whether the request names types."""
-        return self.size.weights.types not in (None, ALL)
 
     def predicted(self, by: Criterion) -> list[TypedPlan]:
         """Return the best plans for each width, the best first; ``ValueError`` where there is none."""
         return typed_plans(self.estimates(by), by, self.size, self.within)
 
-    def best(self, tables: Sequence[Criterion]) -> Chosen:
-        """Return the plan of least loss as read back, among the best predicted ones and types alone.
+    def best(self, tables: Sequence[Criterion]) -> tuple[TypedPlan, list[EqualBytes], float | None]:
+        """Return the plan of least loss as read back, the losses of all that were compared, and its own.
 
-        Each of ``tables`` ranks plans; predicted losses are those of the first. Without tokens the plan is
-        the best predicted one. Raises ``ValueError`` where no plan keeps the budgets.
+        The best predicted plans and types alone are compared. Each of ``tables`` ranks plans; predicted
+        losses are those of the first. Without tokens the plan is the best predicted one, and nothing is
+        measured. Raises ``ValueError`` where no plan keeps the budgets.
         """
         ranked = [self.predicted(by) for by in tables]
         owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
@@ -116,20 +99,24 @@ class TypePlanner:
             near += [plan for plan in ranked[0] if plan.width != near[0].width][:1]
         plans = [self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in near]
         if self.session is None:
-            return Chosen(plans[0], [])
+            return plans[0], [], None
         allowed = len(plans)
         if not any(plan.is_whole for plan in plans):
             alone = self._alone()
             plans += [alone] if alone else []
             may_be_whole = all(share == 1.0 for share in self.size.keep.values())
             allowed = len(plans) if may_be_whole else allowed
-        losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
+        losses = []
+        for number, plan in enumerate(plans):
+            self.progress("measuring the best plans, quantised", number, len(plans))
+            cut = self.narrowed(plan)
+            losses.append(self.session.typed_final(cut, lambda weighed: self.typed(weighed).types))
         best = min(range(allowed), key=losses.__getitem__)
         rows = [
             EqualBytes(ALONE if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
-        return Chosen(plans[best], [*rows, *self._single()], losses[best])
+        return plans[best], [*rows, *self._single()], losses[best]
 
     def _with_loss_by(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
         """Return a plan of one table with its loss by another."""
@@ -158,7 +145,6 @@ class TypePlanner:
 
     @cached_property
     def _without_losses(self) -> TypeEstimates:
-        """The bytes of types, without a pass over tokens."""
         whole = WeighedChild(Child(self.checkpoint, Cut.whole(dimensions(self.checkpoint))))
         return TypeEstimates(whole, self.types, progress=self.progress)
 
@@ -175,7 +161,7 @@ class TypePlanner:
                 "cuts and quantisation types are compared by their loss on a text: give --text FILE, or "
                 "--keep 1 for types alone"
             )
-        if self.names_types:
+        if self.size.weights.types not in (None, ALL):
             widths = widths_in_file(self.checkpoint, FirstUnits(-1.0), self.size)
             possible = (choices(self.checkpoint, self.size, width) for width in widths)
             rows, uncut = self._without_losses.rows, Choices.of_cut(self._without_losses.weighed.cut)
@@ -206,13 +192,7 @@ class TypePlanner:
         except ValueError:
             return None
 
-    def _final(self, number: int, plan: TypedPlan, count: int) -> float:
-        assert self.session is not None
-        self.progress("measuring the best plans, quantised", number, count)
-        return self.session.typed_final(self.narrowed(plan), lambda weighed: self.typed(weighed).types)
-
     def narrowed(self, plan: TypedPlan) -> Cut:
-        """Return the cut of a plan with its stream."""
         if plan.width is None or self.session is None:
             return plan.cut
         return replace(plan.cut, narrowing=self.session.basis.narrowing(plan.width))

@@ -63,10 +63,7 @@ def _is_quantised(checkpoint: Checkpoint, name: str) -> bool:
 
 
 def widths_in_file(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
-    """Return the possible widths of the stream in a plan, None for the parent's.
-
-    The head is tied where llama.cpp's architecture has no other.
-    """
+    """Return the possible widths, None for the parent's; tied where llama.cpp has no other head."""
     family, tied = checkpoint.family, checkpoint.layout.tied
     only_tied = tied and family.task == "next" and "head" not in roles_in(family)
     every = widths(checkpoint, criterion, request)

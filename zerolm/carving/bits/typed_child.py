@@ -1,4 +1,4 @@
-"""A child with types: the bytes of its matrices, and its network as read back from a file."""
+"""A child with types: the bytes of its matrices, its network as read back, and its file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zerolm.carving.bits.kernels import Values, quantised
+from zerolm.carving.bits.kernels import Values, quantised, sum_of_squares
 from zerolm.carving.bits.weighed_child import EMBEDDING, HEAD, Types, WeighedChild
 from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.checkpoints.headers import ReplacedTensor
-from zerolm.checkpoints.weight_types import BY_NAME, WeightType
+from zerolm.checkpoints.weight_types import BY_NAME, BY_NUMBER, WeightType
 from zerolm.children.gguf.file_tensors import FileMatrix
 from zerolm.networks.blocks import Blocks, Head, embedded
 from zerolm.networks.compute import computed
@@ -28,9 +30,13 @@ from zerolm.networks.opener import mapped_model
 from zerolm.networks.roles import StockLayer, body_prefix, final_norm, layer_list, places_of
 from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
+from zerolm.passes.loss_moments import MOMENT_TOKENS
 from zerolm.passes.matrix_moments import Place
 from zerolm.units.pruning import CarvedNetwork, Repaired
 from zerolm.units.stream.in_memory import put
+
+LARGEST_ERROR: Final = 0.5
+"""Largest relative squared error of a matrix from rounding to the coarsest type; a different matrix has 2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +62,6 @@ class TypedChild:
             yield quantised(values, kind, self.weighed.importances(matrix, number), threads)
 
     def kind(self, matrix: FileMatrix) -> WeightType:
-        """Return the type of a tensor of the file."""
         return BY_NAME[self.types[matrix.stack.place]]
 
     def rounded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[Values]:
@@ -142,12 +147,10 @@ class NarrowEnds(Blocks):
 
     @cached_property
     def _embedding(self) -> Tensor:
-        """The embedding, (v, k)."""
         return self._rounded(EMBEDDING)
 
     @cached_property
     def _head(self) -> Tensor:
-        """The head, (v, k)."""
         return self._rounded(HEAD) if HEAD in self.typed.types else self._embedding
 
     def _rounded(self, place: Place) -> Tensor:
@@ -156,7 +159,6 @@ class NarrowEnds(Blocks):
 
     @cached_property
     def _norm(self) -> nn.Module:
-        """The norm before the head."""
         norm = copy.deepcopy(final_norm(self.model)).float()
         gain = next(each for each in self.typed.weighed.child.tensors() if each.role == "final_norm")
         put(norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
@@ -177,3 +179,56 @@ class NarrowEnds(Blocks):
             read = self._norm(hidden.float())
         linear = head or (lambda module, x: functional.linear(x, weight, getattr(module, "bias", None)))
         return self.head(index, read, head=linear, gradients=gradients)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenChild(TypedChild):
+    """A typed child with the matrices of its own ``file``."""
+
+    file: Path
+
+    @cached_property
+    def _tensors(self) -> dict[str, Any]:
+        from gguf import GGUFReader
+
+        read_gguf_header(self.file)  # checked before any library opens the file
+        return {str(tensor.name): tensor for tensor in GGUFReader(self.file).tensors}
+
+    def encoded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[NDArray[Any]]:
+        raw = np.asarray(self._tensors[matrix.name].data).view(np.uint8)
+        by_expert = raw.reshape(matrix.count, matrix.rows, -1)
+        yield from by_expert if expert is None else by_expert[expert : expert + 1]
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where a matrix has another type than planned, or other numbers."""
+        for place, kind in self.types.items():
+            for matrix in self.weighed.matrices[place]:
+                tensor, name = self._tensors.get(matrix.name), f"{matrix.name!r} of {str(self.file)!r}"
+                if tensor is None or int(tensor.tensor_type) != BY_NAME[kind].number:
+                    stored = "absent" if tensor is None else BY_NUMBER[int(tensor.tensor_type)].name
+                    raise ValueError(f"{name} is {stored}, not {kind} as planned")
+                for values, read in zip(matrix.values(), self.rounded(matrix), strict=True):
+                    if not sum_of_squares(values, read) <= LARGEST_ERROR * sum_of_squares(values):
+                        raise ValueError(f"{name} has other numbers than the child")
+
+
+def write_imatrix(weighed: WeighedChild, file: Path, text: str) -> None:
+    """Write the importances of every matrix of a child by llama.cpp's names; ``text`` names their source.
+
+    The file holds the importances of columns, scaled to mean 1, as sums over one token: readers divide by the
+    count.
+    """
+    from gguf import GGUFValueType, GGUFWriter
+
+    writer = GGUFWriter(file, "")
+    writer.add_key_value("general.type", "imatrix", GGUFValueType.STRING)
+    writer.add_array("imatrix.datasets", [text])
+    writer.add_uint32("imatrix.chunk_count", 1)
+    writer.add_uint32("imatrix.chunk_size", MOMENT_TOKENS)
+    for name, values in weighed.by_column():
+        writer.add_tensor(f"{name}.in_sum2", values)
+        writer.add_tensor(f"{name}.counts", np.ones((len(values), 1), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

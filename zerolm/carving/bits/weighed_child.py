@@ -1,7 +1,8 @@
 """A child whose matrices get types, in the form of its file: split, transposed, by expert.
 
 All matrices of a layer's experts are one tensor of the file. All pieces of a tensor that is fused in the
-checkpoint have one type.
+checkpoint have one type. For a matrix W with inputs x and output gradients G, rounding costs
+1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2] (``zerolm.passes.matrix_moments``), from the errors of some rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from zerolm.carving.bits.directions import Directions
 from zerolm.carving.bits.file_moments import LAYER_EMBEDDING, GradientMoments
 from zerolm.carving.bits.file_units import COLUMNS, MATRICES, ROWS, UnitsAlong, units_along
 from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
-from zerolm.carving.bits.row_losses import importances_of, loss_of_rows, measured_rows
 from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.file_tensors import FileMatrix, entries, matrices
@@ -31,6 +31,13 @@ Types = Mapping[Place, str]
 """The names of types by the parent's layer and the role; None outside the layers."""
 EMBEDDING: Final[Place] = (None, "embedding")
 HEAD: Final[Place] = (None, "head")
+MOST_ROWS: Final = 1024
+WEIGHTS: Final = 1 << 18
+FEWEST_ROWS: Final = 64
+"""Errors are measured on ``MOST_ROWS`` rows of a tensor, evenly spread, or on fewer with about ``WEIGHTS``
+weights, but at least this number."""
+FEWEST: Final = 4
+"""Least number of measured rows of each matrix in a tensor of many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +95,6 @@ class WeighedChild:
         return {}
 
     def along(self, matrix: FileMatrix) -> UnitsAlong:
-        """Return the units along a matrix of an uncut file."""
         first = matrix.stack.first
         key = first.role, first.info.shape, matrix.name.split(".", 2)[-1]  # without the number of the layer
         if key not in self._along:
@@ -138,7 +144,6 @@ class WeighedChild:
         return [self._along_stream(each, (layer, use)) for each, use in zip(moments, uses, strict=True)]
 
     def _along_stream(self, moments: MatrixMoments, use: Place) -> MatrixMoments:
-        """Return the moments of a matrix of the narrower stream."""
         layer, role = use
         narrowing = self.cut.narrowing
         assert narrowing is not None
@@ -190,19 +195,13 @@ class WeighedChild:
         importances = None if self.moments is None else importances_of(parts)
         losses = np.zeros((len(parts), len(types)))
         used = [(use, part) for use, part in enumerate(parts) if part.gradients.sum() > 0.0]
-        for place, kind in enumerate(types if used else ()):
-            columns = matrix.columns // kind.weights * kind.weights  # all, where the type fits
-            if not columns:
-                continue
-            some = np.ascontiguousarray(values[taken, :columns])
-            weighing = None if importances is None else importances[:columns]
-            errors = np.square(rounded(some, kind, weighing, self.threads) - some, dtype=np.float64)
+        for place, _, errors in rounding(values[taken], types if used else (), importances, self.threads):
+            squares = np.square(errors, dtype=np.float64)
             for use, part in used:
-                losses[use, place] = loss_of_rows(errors, taken, part)
+                losses[use, place] = loss_of_rows(squares, taken, part)
         return losses
 
     def bytes_of(self, types: Types) -> int:
-        """Return the bytes of all matrices with these types."""
         return sum(
             size_of(matrix, BY_NAME[types[place]])
             for place, every in self.matrices.items()
@@ -210,7 +209,6 @@ class WeighedChild:
         )
 
     def holds(self, kind: WeightType) -> bool:
-        """Return whether a type fits the rows of all matrices."""
         return all(kind.holds(matrix.columns) for every in self.matrices.values() for matrix in every)
 
 
@@ -226,5 +224,56 @@ def _of_kept(every: GradientMoments, number: int, along: UnitsAlong, units: Ints
 
 
 def size_of(matrix: FileMatrix, kind: WeightType) -> int:
-    """Return the bytes of a tensor of a file in a type."""
     return kind.size(matrix.columns) * matrix.rows * matrix.count
+
+
+def rows_measured(columns: int) -> int:
+    """Return the number of rows of this length on which the errors of a tensor are measured."""
+    return min(MOST_ROWS, max(FEWEST_ROWS, WEIGHTS // columns))
+
+
+def measured_rows(matrices: int, rows: int, columns: int) -> Ints:
+    """Return the rows on which errors are measured in each of ``matrices`` of the same tensor, ascending."""
+    return spread_rows(rows, max(-(-rows_measured(columns) // matrices), FEWEST))
+
+
+def spread_rows(rows: int, most: int) -> Ints:
+    """Return at most ``most`` rows, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).round().astype(np.int64))
+
+
+def rounding(
+    rows: Values, types: Sequence[WeightType], importances: Values | None, threads: int
+) -> Iterator[tuple[int, Values, Values]]:
+    """Yield the place of each type, the rows (n, k) as far as they fill its blocks, and their errors."""
+    for place, kind in enumerate(types):
+        columns = rows.shape[1] // kind.weights * kind.weights  # all, where the type fits
+        if columns:
+            some = np.ascontiguousarray(rows[:, :columns])
+            weights = None if importances is None else importances[:columns]
+            yield place, some, rounded(some, kind, weights, threads) - some
+
+
+def loss_of_rows(squares: Floats, taken: Ints, moments: MatrixMoments) -> float:
+    """Return the loss of a matrix from the squared errors (n, k) of the rows ``taken`` (n,).
+
+    Columns that are left out at the end of the rows count in proportion to their inputs.
+    """
+    columns = squares.shape[1]
+    weights, inputs = moments.gradients[taken], moments.inputs[:columns]
+    share = float(weights.sum() / moments.gradients.sum()) or 1.0
+    if columns < len(moments.inputs):
+        share *= float(inputs.sum() / moments.inputs.sum()) or 1.0
+    return 0.5 * moments.factor * float(weights @ (squares @ inputs)) / share
+
+
+def importances_of(parts: Sequence[MatrixMoments]) -> Values:
+    """Return the weights (k,) of squared errors by column of a matrix with these moments.
+
+    They are positive, of mean 1; all 1 where all inputs are 0.
+    """
+    moments = np.asarray(sum(part.gradients.sum() * part.factor * part.inputs for part in parts))
+    mean = float(moments.mean())
+    if not mean > 0.0:
+        return np.ones(len(moments), np.float32)
+    return np.maximum(moments / mean, 1e-6).astype(np.float32)

@@ -38,7 +38,6 @@ class ExpertCarving:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The mixture of experts to be carved, with the kept tokens."""
         return self.carving.checkpoint
 
     @cached_property
@@ -48,7 +47,6 @@ class ExpertCarving:
 
     @cached_property
     def selection(self) -> ExpertSelection:
-        """The experts and neurons that the request keeps."""
         carving, of_recipe = self.carving, self.carving.recipe.experts if self.carving.recipe else None
         return ExpertSelection(
             self.mixture, carving.size, carving.methods, carving.compute, carving.progress, of_recipe
@@ -103,7 +101,6 @@ class ExpertCarving:
         return replace(carving.parent, checkpoint=smaller, proof=proof, experts=experts)
 
     def _check(self) -> None:
-        """Raise ``ValueError`` for an impossible request before any work."""
         methods, family, layout = self.carving.methods, self.checkpoint.family, self.checkpoint.layout
         if self.checkpoint.packed and not (self.is_alone and self.carving.destination.form == FOLDER):
             raise ValueError(f"{COPIED}, alone and in --format {FOLDER}: give nothing else to cut")
@@ -139,7 +136,6 @@ class ExpertCarving:
         return replace(fewer, changed=changed), error_shares
 
     def _notes(self) -> tuple[str, ...]:
-        """Return notes on the choice."""
         carving, methods = self.carving, self.carving.methods
         copied = COPIED if self.checkpoint.packed and methods.repair != "none" else ""
         is_chosen = carving.recipe is None and carving.size.experts.keep is not None

@@ -12,13 +12,12 @@ import numpy as np
 
 from zerolm.carving.experts.expert_scores import needs_tokens
 from zerolm.carving.experts.expert_selection import ExpertSelection
-from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
-from zerolm.carving.experts.gguf_mixture import GgufMixture
+from zerolm.carving.experts.gguf_mixture import FewerGgufExperts, GgufMixture
+from zerolm.carving.formats import describe
 from zerolm.carving.parent_and_request import ANYWHERE, within_budgets
 from zerolm.carving.recipe import HEADER, RecipeOfExperts, document, fields_of, reading, versions_of
 from zerolm.carving.request import Destination, Methods
 from zerolm.carving.result import Carved, LayerSize
-from zerolm.carving.write_child import describe
 from zerolm.checkpoints.gguf.configuration import SIZES
 from zerolm.checkpoints.gguf.parts import stem_of
 from zerolm.checkpoints.gguf.same_tokens import has_llama_cpp, opened_by_llama_cpp
@@ -57,7 +56,6 @@ class GgufExpertCarving:
 
     @cached_property
     def selection(self) -> ExpertSelection:
-        """The experts that the request or the recipe keeps."""
         costs = self.mixture.costs(self.mixture.routing.experts)
         size = within_budgets(self.size, self.methods, FORMAT, costs, costs["params"])
         of_recipe = self.recipe.experts if self.recipe else None
@@ -72,7 +70,6 @@ class GgufExpertCarving:
         return outcome if folder is None else self._written(outcome, fewer, folder)
 
     def _check(self) -> None:
-        """Raise ``ValueError`` for an impossible request before any work."""
         criterion = self.methods.criterion
         if self.size.experts.ffn is not None:
             raise ValueError(

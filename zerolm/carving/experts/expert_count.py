@@ -1,7 +1,8 @@
-"""The numbers of experts, and of neurons of each, that a request keeps, and the options that it excludes."""
+"""The experts, and neurons of each, that a request keeps: how many, which, and the excluded options."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +10,25 @@ from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Ints
+from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts.expert_scores import is_of_pairs, needs_tokens
+from zerolm.carving.experts.fewer_experts import NEURONS, expert_layers, with_neurons
 from zerolm.carving.experts.stock_mixture import Routing
 from zerolm.carving.request import SUMMED, Methods
+from zerolm.checkpoints import Checkpoint
+from zerolm.families.config import sizes_of
+from zerolm.families.values import part_at
 from zerolm.planning.size_request import ALL, AUTO, WORST, SizeRequest
+from zerolm.planning.sizes import EXPERTS_MULTIPLE
 from zerolm.settings.domains import domains_of
+from zerolm.settings.units import KeptUnits
+from zerolm.solvers.subsets import best_at_worst, least_pairs
 from zerolm.statistics import TOLERANCE
 
 Costs = Mapping[str, int]
 TRIED: Final = 16
 """Largest number of expert counts that are tried together with numbers of neurons."""
+KEPT: Final = KeptUnits("--keep-expert-ffn", "neurons", "0.75")
 
 
 def check_request(size: SizeRequest, methods: Methods, *, alone: bool) -> None:
@@ -151,3 +160,149 @@ def least_lost(
     if best is None or not np.isfinite(best.loss):
         raise ValueError("no number of experts and of their neurons is within the budgets")
     return best
+
+
+@dataclass(frozen=True)
+class ExpertWidth:
+    """The number of neurons of an expert of the parent (``whole``), and the numbers ``possible``, ascending.
+
+    Stock classes multiply all experts at once, with rows of a multiple of eight numbers.
+    """
+
+    whole: int
+    step: int
+    possible: tuple[int, ...]
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, request: SizeRequest) -> ExpertWidth:
+        """Return the width of a checkpoint's experts; ``ValueError`` where it cannot be changed alone."""
+        family, whole = checkpoint.family, checkpoint.layout.sizes.get(NEURONS, 0)
+        if not family.has_experts or not whole or not expert_layers(checkpoint):
+            raise ValueError(f"a {family.name} like this one has no experts whose neurons can be pruned")
+        if checkpoint.packed:
+            raise ValueError(
+                "the parent is stored quantised, in blocks of several neurons: give no --keep-expert-ffn"
+            )
+        step = math.lcm(EXPERTS_MULTIPLE, request.multiple_of or 1, request.tensor_parallel)
+        slots = checkpoint.layout.slots.items()
+        others = {
+            label: name
+            for name, slot in slots
+            if not slot.of_experts
+            for axis in slot.axes
+            for label in axis.split("+")
+        }
+        faults = {count: _fault(checkpoint, count, others) for count in range(step, whole, step)}
+        if faults and all(faults.values()):
+            raise ValueError(next(iter(faults.values())))
+        possible = [count for count, fault in faults.items() if not fault]
+        return cls(whole, step, (*possible, whole))
+
+    def check(self, neurons: Mapping[int, Ints]) -> None:
+        """Raise ``ValueError`` for neurons (e, n) by layer of a recipe that do not fit the parent."""
+        sizes = {rows.shape[1] for rows in neurons.values()}
+        if len(sizes) != 1 or not sizes <= {*self.possible}:
+            raise ValueError("the recipe keeps other numbers of neurons than experts of its parent can have")
+
+    def size(self, text: str) -> tuple[int, str]:
+        """Return the number of neurons for ``512``, ``0.75`` or ``0.75x``, and a note on rounding.
+
+        A share is rounded to the nearest possible number; ties go to the larger. Raises ``ValueError`` for an
+        impossible number.
+        """
+        exact, is_share = KEPT.wanted(text, self.whole)
+        near = min(self.possible, key=lambda count: (abs(count - exact), -count))
+        if near == exact:
+            return near, ""
+        if is_share:
+            return (
+                near,
+                f"{text} of {self.whole} neurons of an expert is {exact.normalize():f}: {near} are kept",
+            )
+        raise ValueError(
+            f"--keep-expert-ffn {text}: an expert has {self.whole} neurons and keeps a multiple of "
+            f"{self.step} that leaves shared experts unchanged; the nearest that can be is {near}"
+        )
+
+
+def _fault(checkpoint: Checkpoint, count: int, others: Mapping[str, str]) -> str:
+    """Return why experts cannot have ``count`` neurons with all other widths unchanged; empty where they can.
+
+    ``others`` are the axes of tensors that belong to no expert, each with the name of a tensor.
+    """
+    family, layout, config = checkpoint.family, checkpoint.layout, checkpoint.config
+    at = part_at(family, config)
+    try:
+        part = with_neurons(checkpoint, config if at is None else config[at], count)
+        sizes = sizes_of(family, part if at is None else {**config, at: part}).sizes
+    except ValueError as error:
+        return str(error)
+    name = next(
+        (others[label] for label in sizes if label in others and sizes[label] != layout.sizes[label]), ""
+    )
+    return name and (
+        f"experts of a {family.name} have their width in common with {name!r}: neurons of experts alone "
+        "cannot leave"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenExperts:
+    """The experts that a layer keeps, ascending.
+
+    For choices by pairs ``loss`` is p' F p of the removed experts. For choices by domains another choice
+    would be better by at most a share of ``gap``. Both are None elsewhere.
+    """
+
+    kept: Ints
+    loss: float | None = None
+    gap: float | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is proven that no other choice is better; a choice by pairs has no proof."""
+        return self.loss is None and not self.gap
+
+
+def best_experts(scores: Floats, count: int, groups: int = 1) -> Ints:
+    """Return the ``count`` experts, ascending, with the largest sum of scores (e,), equally many per group.
+
+    Experts of a group are consecutive. The sum is separable, so the best of each group are the best choice.
+    """
+    best = best_of_rows(scores.reshape(groups, -1), count // groups, "an expert's")
+    return (best + np.arange(groups)[:, None] * (len(scores) // groups)).reshape(-1)
+
+
+def best_of_rows(scores: Floats, count: int, whose: str = "a neuron's") -> Ints:
+    """Return the ``count`` places (r, count), ascending, with the largest scores (r, n) of each row.
+
+    Ties go to the first. Raises ``ValueError``, with ``whose`` they are, for a score that is not finite.
+    """
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{whose} score is NaN or infinite: the model's activations are not finite")
+    best: Ints = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :count], axis=1)
+    return best
+
+
+def best_by_domains(scores: Floats, count: int, groups: int = 1) -> ChosenExperts:
+    """Return ``count`` experts, equal numbers from each group, with the best worst domain.
+
+    ``scores`` are (domains, e); a domain counts by the share of its sum that is kept.
+    """
+    totals = scores.sum(1, keepdims=True)
+    used = (totals > 0)[:, 0]
+    if not used.any():
+        return ChosenExperts(best_experts(scores.sum(0), count, groups))
+    best = best_at_worst(scores[used] / totals[used], count, groups)
+    return ChosenExperts(best.chosen, gap=best.gap)
+
+
+def best_by_pairs(pairs: Floats, count: int, groups: int = 1) -> ChosenExperts:
+    """Return ``count`` experts, equal numbers from each group, with a small p' F p of the removed ones.
+
+    ``pairs`` F is (e, e). No exchange of two experts lowers it. Raises ``ValueError`` for a pair that is
+    not finite.
+    """
+    removed = least_pairs(pairs, len(pairs) - count, groups)
+    kept = np.setdiff1d(np.arange(len(pairs)), removed)
+    return ChosenExperts(kept, float(pairs[np.ix_(removed, removed)].sum()))

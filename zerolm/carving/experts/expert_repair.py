@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.carving.experts.expert_neurons import check_inside, inside
-from zerolm.carving.experts.expert_use import experts_of
+from zerolm.carving.experts.expert_use import check_inside, experts_of, inside
 from zerolm.carving.experts.fewer_experts import FewerExperts, Matrices
 from zerolm.carving.experts.masked_parent import as_child, send_on
 from zerolm.io.cache import ArrayCache, Arrays

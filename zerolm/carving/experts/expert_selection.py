@@ -10,14 +10,13 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_scores
-from zerolm.carving.experts.expert_choice import (
+from zerolm.carving.experts.expert_count import (
     ChosenExperts,
+    ExpertWidth,
     best_by_domains,
     best_by_pairs,
     best_experts,
     best_of_rows,
-)
-from zerolm.carving.experts.expert_count import (
     check_experts,
     check_request,
     counts_of,
@@ -28,7 +27,6 @@ from zerolm.carving.experts.expert_count import (
     tried_of,
 )
 from zerolm.carving.experts.expert_use import OF_NEURONS, expert_use
-from zerolm.carving.experts.expert_width import ExpertWidth
 from zerolm.carving.experts.fewer_experts import AXIS, NEURONS
 from zerolm.carving.experts.gguf_mixture import GgufMixture
 from zerolm.carving.experts.stock_mixture import StockMixture
@@ -68,7 +66,6 @@ class ExpertSelection:
 
     @property
     def are_chosen_by_tokens(self) -> bool:
-        """Whether experts are chosen from tokens."""
         return self.of_recipe is None and expert_scores.needs_tokens(self.methods.criterion)
 
     @cached_property

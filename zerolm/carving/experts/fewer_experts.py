@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.layout import Layout, Slot
@@ -37,6 +37,12 @@ DOWN: Final = "experts_down"
 Matrices = dict[int, NDArray[np.float32]]
 """Down projections of a layer by the number of the expert in the parent, each in the layout of the stock
 class."""
+FIELD: Final = "quantization_config"
+EXPERT: Final = re.compile(r"(.*\blayers\.(\d+)\..*\bexperts\.)(\d+)(\b.*)")
+"""The name of a module of one expert, or a prefix of it: before, layer, expert, behind."""
+PATTERN: Final = "re:"
+NUMBERED: Final = re.compile(r"experts\\?\.[\[(]?\d")
+"""A regular expression that selects experts by their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +76,7 @@ class FewerExperts:
         return None if kept is None else kept[int(self.by_layer[layer].searchsorted(expert))]
 
     def outgoing(self) -> list[Outgoing]:
-        """Return the child's tensors in the order of the parent's files; each is read when it is written.
-
-        Kept rows of a tensor are copied; a tensor of a single expert is copied, or omitted, as a whole.
-        """
+        """Return the child's tensors in the order of the parent's files; each is read when it is written."""
         layout, tensors = self.parent.layout, list[Outgoing]()
         for name, info in self.parent.tensors.items():
             slot = layout.slots.get(name)
@@ -165,10 +168,7 @@ class FewerExperts:
         return smaller(parent, self.outgoing(), config, folder, progress=progress)
 
     def shaped(self) -> Checkpoint:
-        """Return the child as a checkpoint for counting: its tensors have shapes and no bytes.
-
-        Raises ``ValueError`` where the kept part does not fit its configuration.
-        """
+        """Return the child for counting, without bytes; ``ValueError`` if its configuration does not fit."""
         parent, config = self.parent, self.configuration()
         somewhere = next(iter(parent.tensors.values())).file
         tensors: dict[str, TensorInfo] = {
@@ -259,3 +259,39 @@ def _renamed(name: str, expert: int, place: int) -> str:
     """Return the name of an expert's tensor with another number of the expert; the layer's is unchanged."""
     before, _, after = name.rpartition(f".{expert}.")
     return f"{before}.{place}.{after}"
+
+
+def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[str, Any]:
+    """Return a configuration that lists the kept experts; ``ValueError`` for a pattern of their numbers."""
+    changed = dict(config)
+    for name, value in config.items():
+        if name == FIELD:
+            changed[name] = _listed(value, by_layer)
+        elif isinstance(value, Mapping):
+            changed[name] = renumbered(value, by_layer)
+    return changed
+
+
+def _listed(value: Any, by_layer: Mapping[int, Ints]) -> Any:
+    """Return a value of the field with all lists of names in it renumbered."""
+    if isinstance(value, Mapping):
+        return {name: _listed(each, by_layer) for name, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    names = (_named(each, by_layer) if isinstance(each, str) else _listed(each, by_layer) for each in value)
+    return [name for name in names if name is not None]
+
+
+def _named(name: str, by_layer: Mapping[int, Ints]) -> str | None:
+    """Return a name with the new number of its expert; None for a removed expert."""
+    if name.startswith(PATTERN):
+        if NUMBERED.search(name):
+            raise ValueError(
+                f"its {FIELD} names experts by the pattern {name[:80]!r}, which is not renumbered"
+            )
+        return name
+    match = EXPERT.fullmatch(name)
+    if match is None or int(match[2]) not in by_layer:
+        return name
+    kept, expert = by_layer[int(match[2])].tolist(), int(match[3])
+    return f"{match[1]}{kept.index(expert)}{match[4]}" if expert in kept else None

@@ -109,7 +109,6 @@ class StockMixture:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes of the checkpoint by label."""
         return self.checkpoint.layout.sizes
 
     @cached_property

@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -29,8 +29,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.vocabulary.tokenizer_files import plain_document
-from zerolm.carving.vocabulary.tokenizer_json import cut_document
+from zerolm.carving.vocabulary.tokenizer_files import cut_document, plain_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache, Arrays
@@ -66,13 +65,16 @@ ByIds = dict[bytes, Tensor]
 class TokenLosses:
     """The losses of vocabularies of a parent, whose ``model`` runs by layers, on ``stretches`` of a text.
 
-    Windows have at most ``length`` tokens.
+    Windows have at most ``length`` tokens. The states (t, d) behind the last layer are stored by windows of
+    the parent's own tokens, the embeddings (d,) by lines.
     """
 
     checkpoint: Checkpoint
     model: PreTrainedModel
     stretches: tuple[str, ...]
     length: int
+    _states: ByIds = field(default_factory=dict, init=False)
+    _embeddings: ByIds = field(default_factory=dict, init=False)
 
     @classmethod
     def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
@@ -108,7 +110,6 @@ class TokenLosses:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the stretches."""
         return sum(len(stretch.encode()) for stretch in self.stretches)
 
     @cached_property
@@ -221,16 +222,6 @@ class TokenLosses:
                     self._states.update((row.tobytes(), each[: len(row)]) for row, each in pairs)
                 yield blocks, ids, mask, hidden
 
-    @cached_property
-    def _states(self) -> ByIds:
-        """The states behind the last layer of windows of the parent's own tokens, (t, d)."""
-        return {}
-
-    @cached_property
-    def _embeddings(self) -> ByIds:
-        """The embeddings of lines, (d,)."""
-        return {}
-
     @torch.no_grad()
     def _distance(self, kept: Ints | None) -> float:
         pooling, embeddings = TokenPooling.of(self.checkpoint), self._embeddings
@@ -259,10 +250,7 @@ class TokenLosses:
 
 
 def _windows(checkpoint: Checkpoint, length: int) -> tuple[int, int]:
-    """Return the largest length of a window, and how many of them have about ``LOSS_TOKENS``.
-
-    Some classes reserve positions for padding.
-    """
+    """Return the largest length of a window without places for padding, and how many have ``LOSS_TOKENS``."""
     positions = checkpoint.layout.sizes.get("positions", length + PADDING)
     longest = min(longest_line(checkpoint, length), max(1, positions - PADDING))
     return longest, max(8, LOSS_TOKENS // longest)

@@ -23,7 +23,6 @@ from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.text.documents import check_plain, documents
 from zerolm.text.encoding import chat_renderer
-from zerolm.text.record_texts import Render
 from zerolm.text.records import holds_records
 from zerolm.text.unpacked_files import blocks
 
@@ -56,7 +55,6 @@ class CountedText:
 
     @property
     def whole(self) -> Ints:
-        """Return the counts of each row in the whole text."""
         return self.fitted + self.held
 
 
@@ -90,7 +88,8 @@ def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = sil
     file = Path(source)
     if not file.is_file() or holds_records(file):
         render = chat_renderer(stock_tokenizer(files.folder))
-        text = _counted(_texts(source, render), tokenizer, rows, by_line)
+        pieces = (part for document in documents(source, render) for part in _parted(document.content))
+        text = _counted(pieces, tokenizer, rows, by_line)
         return replace(text, fitted=text.fitted + around)
 
     def counts() -> Arrays:
@@ -120,7 +119,8 @@ def _counted(
     for number, piece in enumerate(pieces):
         held = int(number % HELD == HELD - 1)
         some[held].add(piece)
-        waiting[held].extend(_lines(piece) if by_line else [piece])
+        parts = filter(None, map(str.strip, piece.splitlines())) if by_line else [piece]
+        waiting[held].extend(parts)
         done += len(piece.encode())
         if len(waiting[held]) >= AT_ONCE:
             progress(done)
@@ -144,10 +144,6 @@ def _unpacked(arrays: Arrays) -> CountedText:
     return CountedText(arrays["fitted"], arrays["held"], *pieces)
 
 
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
 def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
     """Add the tokens of texts to counts; ``ValueError`` for an id beyond them."""
     with one_line("the text with its tokenizer"):
@@ -160,10 +156,7 @@ def add(counts: Ints, tokenizer: Any, pieces: list[str]) -> None:
 
 
 def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
-    """Yield a file of UTF-8 in pieces of about ``length`` characters.
-
-    Raises ``ValueError``, with the position of the wrong byte, for another encoding.
-    """
+    """Yield a file in pieces of about ``length`` characters; ``ValueError`` for a byte that is not UTF-8."""
     decoder, rest, start, size = codecs.getincrementaldecoder("utf-8")(), "", 0, 0
     for block in blocks(file):
         try:
@@ -195,15 +188,9 @@ def _parted(text: str, length: int = PIECE) -> Iterator[str]:
     yield text[start:]
 
 
-def _texts(source: str, render: Render) -> Iterator[str]:
-    for document in documents(source, render):
-        yield from _parted(document.content)
-
-
 def _around(files: TokenizerFiles) -> Iterator[str]:
     """Yield the texts that a folder adds to others: its chat templates, and prompts of sentences."""
     template = stock_tokenizer(files.folder).chat_template
     templates = template.values() if isinstance(template, dict) else [template]
     yield from (text for text in templates if isinstance(text, str))
-    prompts = files.prompts
-    yield from (text for text in prompts if text)
+    yield from filter(None, files.prompts)

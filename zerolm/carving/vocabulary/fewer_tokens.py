@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
-from zerolm.carving.vocabulary.tokenizer_json import numbers, renumbered, resized
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, numbers, renumbered, resized
 from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.smaller import smaller

@@ -84,7 +84,6 @@ class BestByTokens:
             check_sizes(self._sized(self.whole, tokens))
 
     def params(self, tokens: int) -> int:
-        """Return the parameters of the parent with this number of tokens."""
         return self._sized(self.carving, tokens).costs_of()["params"]
 
     def fits(self, tokens: int) -> bool:
@@ -278,10 +277,7 @@ def why_tokens_are_kept(carving: Carving) -> str:
 
 
 def keeps_budgets(carving: Carving, costs: Mapping[str, int] | None = None) -> bool:
-    """Return whether a parent keeps the budgets uncut, and no share requests a cut of other units.
-
-    ``costs`` are by default those of its stored weights.
-    """
+    """Return whether an uncut parent keeps the budgets by its ``costs``, and no share cuts other units."""
     size = carving.size
     if size.space is not None or any(share < 1 for share in size.keep.values()):
         return False

@@ -36,10 +36,7 @@ class TokenTable:
 
     @classmethod
     def of(cls, document: Any, rows: int) -> TokenTable:
-        """Return the table of a ``tokenizer.json``; ``ValueError`` for an unknown kind.
-
-        Also for one that disagrees with the embedding, or has two tokens of one id.
-        """
+        """Return the table; ``ValueError`` for an unknown kind, or ids that do not fit the embedding."""
         model, added = model_of(document), added_of(document)
         vocab = pieces_of(model)
         ids = vocab | added

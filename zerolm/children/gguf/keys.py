@@ -58,9 +58,9 @@ def check_needs(family: Family, config: PreTrainedConfig) -> None:
 
 
 def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTrainedConfig) -> None:
-    """Add the keys of a family's document, and the eps of its norms where the document has none.
+    """Add the keys of a family's document, the eps of its norms, and what layers, windows and pooling need.
 
-    Raises ``ValueError`` for an attribute that the configuration lacks.
+    Raises ``ValueError`` for an attribute that the configuration lacks, and for what GGUF cannot express.
     """
     family, layout = checkpoint.family, checkpoint.layout
     assert family.gguf is not None
@@ -92,6 +92,14 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTr
     sizes = resized(layout, cut.parent.counts(cut.largest))
     for key, rule in rules.items():
         _add(writer, key, value(rule, sizes.size))
+    _add_numbers(writer, checkpoint, cut)
+    for key, kinds in family.gguf.flagged.items():
+        of_these = [not layout.kinds[kept.layer].isdisjoint(kinds) for kept in cut.layers]
+        writer.add_array(f"{family.gguf.architecture}.{key}", of_these)
+    if family.gguf.windows:
+        _add_windows(writer, checkpoint, cut)
+    if family.task == "masked":
+        _add_pooling(writer, checkpoint)
 
 
 def _sections(config: PreTrainedConfig, default: Sequence[int], head_size: int) -> list[int]:
@@ -132,7 +140,7 @@ def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
     return first
 
 
-def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+def _add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     """Add the attention window, and the list of layers that have it.
 
     Raises ``ValueError`` for an encoder with a window in all layers: readers abort on it.
@@ -147,7 +155,7 @@ def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     writer.add_sliding_window_pattern([bool(window) for window in windows])
 
 
-def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
+def _add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
     """Add bidirectional attention, and the pooling of an encoder's tokens into one embedding.
 
     The default is the mean. Raises ``ValueError`` for poolings that readers of gguf lack. Normalising
@@ -183,22 +191,13 @@ def counts_by_layer(checkpoint: Checkpoint, cut: Cut, key: str) -> list[int]:
     return counts
 
 
-def add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+def _add_numbers(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
     """Add the keys with one number for each layer that the checkpoint stores as a tensor."""
     for pattern in checkpoint.family.tensors.body:
         if pattern.gguf.key is not None:
             names = [checkpoint.layout.name(pattern.role, kept.layer) for kept in cut.layers]
             numbers = [float(checkpoint.read(name).ravel()[0]) for name in names if name is not None]
             getattr(writer, f"add_{pattern.gguf.key}")(numbers)
-
-
-def add_flags(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
-    """Add the keys that list for each layer whether it is of some kinds."""
-    gguf = checkpoint.family.gguf
-    assert gguf is not None
-    for key, kinds in gguf.flagged.items():
-        of_these = [not checkpoint.layout.kinds[kept.layer].isdisjoint(kinds) for kept in cut.layers]
-        writer.add_array(f"{gguf.architecture}.{key}", of_these)
 
 
 def _add(writer: GGUFWriter, key: str, present: Any) -> None:

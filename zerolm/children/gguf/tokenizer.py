@@ -86,8 +86,14 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
     document = json.loads(backend.to_str())
     check_model(document["model"])
     _check_added(document["added_tokens"])
-    named = _named(document, checkpoint.layout.vocab)
-    tokens = tuple(named.get(index, f"[PAD{index}]") for index in range(checkpoint.layout.vocab))
+    named = {int(index): token for token, index in document["model"]["vocab"].items()}
+    named |= {int(token["id"]): token["content"] for token in document["added_tokens"]}
+    rows, most = checkpoint.layout.vocab, max(named, default=-1)
+    if most >= rows:
+        raise ValueError(f"the tokenizer has ids up to {most}, and the embedding has {rows} rows")
+    tokens = tuple(named.get(index, f"[PAD{index}]") for index in range(rows))
+    if len(set(tokens)) < rows:
+        raise ValueError("the tokenizer has a token twice; gguf needs one id for each")
     pieces = pieces_of(document, tokens)
     others = {name: _identity(checkpoint, tokenizer, name) for name in OTHERS}
     bos, eos = (_identity(checkpoint, tokenizer, name) for name in ENDS.get(pieces.kind, ("bos", "eos")))
@@ -100,7 +106,7 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
         raise ValueError("the tokenizer names no unk token, and a reader of gguf would take another for it")
     return GgufVocabulary(
         pieces,
-        _types(document, named, len(tokens), others["unk"]),
+        _types(document, named, rows, others["unk"]),
         eos if bos is None else bos,
         eos,
         {name: token for name, token in others.items() if token is not None},
@@ -216,19 +222,6 @@ def _templates(template: Any) -> dict[str, str]:
     """Return the templates by name; a single one is the default."""
     named = {DEFAULT: template} if isinstance(template, str) else template
     return {} if named is None else {name: str(text) for name, text in named.items() if text}
-
-
-def _named(document: Mapping[str, Any], rows: int) -> dict[int, str]:
-    """Return the tokens by id; ``ValueError`` for ids without an embedding row, or duplicate tokens."""
-    tokens = {int(index): token for token, index in document["model"]["vocab"].items()}
-    tokens |= {int(token["id"]): token["content"] for token in document["added_tokens"]}
-    most = max(tokens, default=-1)
-    if most >= rows:
-        raise ValueError(f"the tokenizer has ids up to {most}, and the embedding has {rows} rows")
-    names = [tokens.get(index, f"[PAD{index}]") for index in range(rows)]
-    if len(set(names)) < rows:
-        raise ValueError("the tokenizer has a token twice; gguf needs one id for each")
-    return tokens
 
 
 def _types(

@@ -28,16 +28,7 @@ from zerolm.checkpoints.weight_types import BY_NAME, STORED
 from zerolm.children.child_tensors import Child
 from zerolm.children.gguf.child_config import child_config
 from zerolm.children.gguf.file_tensors import GgufTensor, Typed, check_names, entries
-from zerolm.children.gguf.keys import (
-    USUAL,
-    add_flags,
-    add_keys,
-    add_numbers,
-    add_pooling,
-    add_windows,
-    check_needs,
-    counts_by_layer,
-)
+from zerolm.children.gguf.keys import USUAL, add_keys, check_needs, counts_by_layer
 from zerolm.children.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.children.gguf.tokenizer import add_vocabulary, proven
 from zerolm.families.family import Family
@@ -212,12 +203,6 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
             getattr(writer, f"add_{key}")(size)
     add_rope(writer, config, gguf.architecture)
     add_keys(writer, checkpoint, cut, config)
-    add_numbers(writer, checkpoint, cut)
-    add_flags(writer, checkpoint, cut)
-    if gguf.windows:
-        add_windows(writer, checkpoint, cut)
-    if checkpoint.family.task == "masked":
-        add_pooling(writer, checkpoint)
     vocabulary = proven(checkpoint)
     if vocabulary is None:
         writer.add_tokenizer_model("no_vocab")

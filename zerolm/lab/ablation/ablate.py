@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.calibration.alpha import GRID, Parts, mixed, parts, taus_of_grid
-from zerolm.comparison.subjects import Subject, Unusable, subjects
+from zerolm.comparison.bench import Subject, Unusable, subjects
 from zerolm.groundtruth.reader import View
 from zerolm.lab.ablation.variants import EMBEDDED, embedding_terms, variants
 from zerolm.progress import Progress, silent

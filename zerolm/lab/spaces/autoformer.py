@@ -59,7 +59,7 @@ class AutoFormer(SearchSpace):
     name = "autoformer"
     summary = "vision transformers with heads and FFN of their own in every layer (AutoFormer)"
     task = "image"
-    network = "zerolm.lab.networks.autoformer:autoformer"
+    network = "zerolm.lab.networks.vision:autoformer"
     declared = (
         Setting("size", "text", "tiny", "supernet whose ranges are the defaults", choices=tuple(SUPERNETS)),
         *with_defaults(

@@ -34,7 +34,7 @@ class Pit(SearchSpace):
     name = "pit"
     summary = "vision transformers in three stages, tokens pooled between them (PiT, Auto-Prox)"
     task = "image"
-    network = "zerolm.lab.networks.pit:pit"
+    network = "zerolm.lab.networks.vision:pit"
     declared = (
         Setting("base_dim", "integers", (16, 24, 32, 40), "widths of a head", low=1, high=MAX_WIDTH),
         replace(MLP_RATIO, default=(2, 4, 6, 8)),

@@ -54,7 +54,7 @@ class LonasSpace(SizeSpace):
         return Choices(units, (parent.depth,), by_layer)
 
     def heuristic(self, choices: Choices) -> list[LayerSizes]:
-        return [tuple(map(_middle, units)) for units in choices.by_layer]
+        return [tuple(sizes[::-1][(len(sizes) - 1) // 2] for sizes in units) for units in choices.by_layer]
 
     def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
         """Return the costs of the parts: ``params`` and ``macs`` as LoNAS counts them, others as usual."""
@@ -86,38 +86,32 @@ class LonasSpace(SizeSpace):
             ),
             counted(layer.rest, linear_layer.rest, sum(least)),
         )
-        return PartCosts((every,) * parent.depth, self._outside(checkpoint, usual, weights))
-
-    def _outside(self, checkpoint: Checkpoint, usual: PartCosts, weights: PartCosts) -> Ints:
-        """Return the costs outside the layers: only a language model's head is linear on every token."""
-        row = usual.outside.copy()
+        outside = usual.outside.copy()
         head = 0 if checkpoint.family.task == "masked" else weights.outside[MACS]
-        row[PARAMS], row[MACS] = head, self.length * head
-        return row
-
-
-def _middle(ascending: Widths) -> int:
-    return ascending[len(ascending) - 1 - (len(ascending) - 1) // 2]
-
-
-def _bert() -> LonasSpace:
-    attention = tuple((768, *(kept if isinstance(kept, tuple) else (kept,))) for kept in BERT_ATTENTION)
-    return LonasSpace("lonas-bert", attention, tuple((3072, *kept) for kept in BERT_FFN), 128, 8, ("q", "v"))
+        outside[PARAMS], outside[MACS] = head, self.length * head  # no other part is linear on every token
+        return PartCosts((every,) * parent.depth, outside)
 
 
 def _llama(size: str, depth: int, hidden: int, ffn: Widths, adapted: tuple[str, ...]) -> LonasSpace:
     return LonasSpace(f"lonas-llama-{size}", ((hidden,),) * depth, (ffn,) * depth, 256, 32, adapted)
 
 
-BERT_ATTENTION: Final = (384, 320, 256, 512, 512, 704, 576, 576, 640, 192, (704, 192), 320)
+BERT_ATTENTION: Final = (
+    (384,), (320,), (256,), (512,), (512,), (704,), (576,), (576,), (640,), (192,), (704, 192), (320,),
+)  # fmt: skip
+"""Widths of the attention in each layer next to the whole one; the FFN follows."""
 BERT_FFN: Final = (
     (2634, 216), (2634, 181), (2627, 208), (2676, 226), (2628, 179), (2662, 175),
     (2706, 182), (2687, 169), (2616, 165), (2400, 160), (2198, 163), (1940, 150),
 )  # fmt: skip
+BERT_WIDTHS: Final = (
+    tuple((768, *smaller) for smaller in BERT_ATTENTION),
+    tuple((3072, *smaller) for smaller in BERT_FFN),
+)
 SPACES: Final = {
     space.name: space
     for space in (
-        _bert(),
+        LonasSpace("lonas-bert", *BERT_WIDTHS, 128, 8, ("q", "v")),
         _llama("7b", 32, 4096, (11008, 9632, 8256, 6880, 5504), ("q", "k", "v", "gate", "up")),
         _llama("13b", 40, 5120, (13824, 12096, 10368, 8640, 6912), ("q", "k", "v", "up")),
     )

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 import transformers
 
 import zerolm
+from zerolm.architecture import Ints
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -23,27 +27,36 @@ from zerolm.costs import CostModel
 from zerolm.io.files import cache_folder
 from zerolm.io.folders import locked
 from zerolm.io.kept_rows import KeptRows
-from zerolm.lab.subnets.draws import Sizes, drawn_sizes
 from zerolm.lab.subnets.judging import Judging, Results, judged_by
 from zerolm.lab.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.lab.subnets.walk import check_cut
 from zerolm.networks.compute import compute
 from zerolm.networks.workers import Backend, check_workers, finished
-from zerolm.planning.part_costs import Choices
+from zerolm.planning.part_costs import Choices, PartCosts
 from zerolm.planning.size_spaces import SIZE_SPACES
 from zerolm.planning.sizes import budgets_of, costs_of, part_costs_of
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, ComputeRequest, RunningRequest
+from zerolm.solvers.problem import Budgets
 from zerolm.text.defaults import RANDOM
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
 from zerolm.units.importance.criterion import Criterion
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.within_layers import UNITS, LayerSizes
 
 ROWS_VERSION: Final = 1
 """Increased whenever the evaluation of sub-networks changes: results of earlier versions are not used."""
 AT_A_TIME: Final = 16
 """Number of sub-networks that pass each layer together."""
 ROWS: Final = "rows.jsonl"
+LISTED: Final = 1 << 16
+"""Spaces of at most this number of sub-networks are enumerated and shuffled."""
+DRAWN_AT_ONCE: Final = 1 << 14
+USELESS_ROUNDS: Final = 512
+"""Largest number of consecutive rounds of sampling without a new sub-network."""
+
+Sizes = tuple[LayerSizes, ...]
+"""The number of units of each kind in each layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +94,6 @@ def slice_parent(
     Results are cached one by one, so that an interrupted run can resume, and a larger count evaluates only
     the others. Raises ``ValueError``, in one line, for an impossible request.
     """
-    judging.check()
     check_workers(jobs, backend)
     computing = compute(running)
     rule, needs = cutting.repair, needs_tokens(cutting.criterion)
@@ -183,3 +195,54 @@ def _judged(
             done += len(results)
             progress("judging sub-networks", done, len(cuts))
     return (time.perf_counter() - began) / len(waiting) if waiting else None
+
+
+def drawn_sizes(
+    choices: Choices, costs: PartCosts, depth: int, count: int, seed: int, budgets: Mapping[str, int]
+) -> list[Sizes]:
+    """Return ``count`` different sub-networks of all layers, sampled uniformly from those within the budgets.
+
+    ``budgets`` are ``max_`` and ``min_`` of costs. Raises ``ValueError`` where there are fewer, or those
+    within budgets are too rare to be sampled.
+    """
+    lists = [kind for layer in range(depth) for kind in choices.of(layer)]  # the kinds of units in turn
+    tables = [
+        np.array([parts[size] for size in sizes])
+        for layer in range(depth)
+        for parts, sizes in zip(costs.layers[layer].units, choices.of(layer), strict=True)
+    ]
+    limits, chosen, useless = Budgets.of(dict(budgets)), dict[bytes, Ints](), 0
+    for places in _samples(lists, np.random.default_rng(seed)):
+        before = len(chosen)
+        sums = costs.fixed + sum(table[places[:, i]] for i, table in enumerate(tables))
+        for row in places[limits.allow(sums)]:
+            if len(chosen) < count:
+                chosen.setdefault(row.tobytes(), row)
+        useless = 0 if len(chosen) > before else useless + 1
+        if len(chosen) == count or useless == USELESS_ROUNDS:
+            break
+    if len(chosen) < count:
+        within = " within the budgets" if budgets else ""
+        drawn = f"{len(chosen):,} of {count:,} different sub-networks{within} were sampled"
+        if not chosen:
+            ends = [costs.fixed + sum(end(table, axis=0) for table in tables) for end in (np.min, np.max)]
+            ranges = dict(zip(limits.names, zip(*ends, strict=True), strict=True))
+            words = [
+                f"{cost} of all are {ranges[cost][0]:,} to {ranges[cost][1]:,}"
+                for cost in dict.fromkeys(name.partition("_")[2] for name in budgets)
+            ]
+            raise ValueError(f"no sub-network within the budgets was sampled; {', '.join(words)}")
+        raise ValueError(f"only {drawn}; ask for {len(chosen):,} at most")
+    counts = ([sizes[place] for sizes, place in zip(lists, row, strict=True)] for row in chosen.values())
+    every = len(UNITS)
+    return [tuple(tuple(each[i : i + every]) for i in range(0, len(each), every)) for each in counts]
+
+
+def _samples(lists: Sequence[Sequence[int]], generator: np.random.Generator) -> Iterator[Ints]:
+    """Yield places in the lists (n, lists): all in random order of a small space, else ever more."""
+    lengths = list(map(len, lists))
+    if math.prod(lengths) <= LISTED:
+        yield generator.permutation(np.array(list(product(*map(range, lengths)))))
+        return
+    while True:
+        yield np.stack([generator.integers(length, size=DRAWN_AT_ONCE) for length in lengths], axis=1)

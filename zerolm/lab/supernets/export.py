@@ -18,14 +18,11 @@ from zerolm.costs import CostModel
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.lab.supernets.distillation import taught
-from zerolm.lab.supernets.folder import read_supernet
 from zerolm.lab.supernets.heads import head_similarity, with_fewer_heads, without_heads
 from zerolm.lab.supernets.learner import PathLearner
 from zerolm.lab.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
-from zerolm.lab.supernets.request import Teaching
-from zerolm.lab.supernets.result import UNTRAINED, PathLayer, Row
-from zerolm.lab.supernets.result import Exported as Exported
-from zerolm.lab.supernets.supernet import Supernet, drawn_network
+from zerolm.lab.supernets.request import UNTRAINED, Exported, PathLayer, Row, Teaching
+from zerolm.lab.supernets.supernet import Supernet, drawn_network, read_supernet
 from zerolm.lab.supernets.text import ElasticText, supernet_text
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet

@@ -18,13 +18,10 @@ from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, LATENCY, CostModel, TimedCosts
 from zerolm.io.kept_rows import KeptRows
 from zerolm.lab.supernets.distillation import watched
-from zerolm.lab.supernets.folder import read_supernet
-from zerolm.lab.supernets.growth import pca_count
 from zerolm.lab.supernets.latency import Timing, measured_latencies, measured_whole
-from zerolm.lab.supernets.learner import activated
-from zerolm.lab.supernets.request import ETA
-from zerolm.lab.supernets.result import SUPERNET_LOSS
-from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path
+from zerolm.lab.supernets.learner import activated, pca_count
+from zerolm.lab.supernets.request import ETA, SUPERNET_LOSS
+from zerolm.lab.supernets.supernet import Path, Supernet, drawn_path, read_supernet
 from zerolm.lab.supernets.text import network_loss, supernet_text
 from zerolm.progress import Progress, silent
 from zerolm.scores import ChoiceTable, Score, WholeScore

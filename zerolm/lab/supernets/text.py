@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.lab.spaces.elastic import Elastic
-from zerolm.lab.supernets.result import SupernetSource
+from zerolm.lab.supernets.request import SupernetSource
 from zerolm.networks.network import Task
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.progress import Progress, silent

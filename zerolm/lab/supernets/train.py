@@ -11,12 +11,9 @@ from typing import Any, Final
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.lab.spaces.elastic import Elastic
 from zerolm.lab.supernets.distillation import taught
-from zerolm.lab.supernets.folder import write_supernet
 from zerolm.lab.supernets.learner import SupernetLearner
-from zerolm.lab.supernets.request import Growth, Teaching
-from zerolm.lab.supernets.result import TrainedSupernet as TrainedSupernet
-from zerolm.lab.supernets.result import TrainingFacts
-from zerolm.lab.supernets.supernet import Supernet, drawn_path
+from zerolm.lab.supernets.request import Growth, Teaching, TrainedSupernet, TrainingFacts
+from zerolm.lab.supernets.supernet import Supernet, drawn_path, write_supernet
 from zerolm.lab.supernets.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space

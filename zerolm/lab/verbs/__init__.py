@@ -15,9 +15,9 @@ _verb = partial(Verb, room="zerolm.lab.verbs")
 VERBS: Final[dict[str, Verb]] = {
     "proxies": _verb("Proxies", "proxies:ProxiesSettings", "proxies_report:ProxiesReport",
         "Compute training-free proxies on running networks."),
-    "proxies ls": _verb("Proxies", "proxies_ls:ProxyListSettings", "proxies_ls:ProxyListing",
+    "proxies ls": _verb("Proxies", "proxies:ProxyListSettings", "proxies:ProxyListing",
         "List the proxies, their needs and sources."),
-    "bench": _verb("Proxies", "bench:ProxyBenchSettings", "bench_report:ProxyBenchReport",
+    "bench": _verb("Proxies", "bench:ProxyBenchSettings", "proxies_report:ProxyBenchReport",
         "Rank trained architectures by proxies and by every score."),
     "ablate": _verb("Labels and scores", "ablate:AblateSettings", "ablate_report:AblationReport",
         "Ablate ZeroLM's score: matrices, initialisation, seed, alpha."),

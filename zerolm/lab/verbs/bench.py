@@ -14,7 +14,7 @@ from zerolm.verbs.report import run_of
 from zerolm.verbs.shared import field_read, needing_torch
 
 if TYPE_CHECKING:
-    from zerolm.lab.verbs.bench_report import ProxyBenchReport
+    from zerolm.lab.verbs.proxies_report import ProxyBenchReport
     from zerolm.lab.zero_cost.job import Measured
 
 
@@ -43,9 +43,9 @@ class ProxyBenchSettings(BenchSettings):
     def run(self, progress: Progress = silent) -> ProxyBenchReport:
         with field_read(None, self.text), needing_torch():
             from zerolm.comparison.results import Comparison
-            from zerolm.lab.verbs.bench_report import ProxyBenchReport
+            from zerolm.lab.verbs.proxies_report import ProxyBenchReport
             from zerolm.lab.zero_cost.measure import ProxyRequest, measuring
-            from zerolm.verbs.comparison_sheets import tokens_of
+            from zerolm.lab.zero_cost.result import tokens_of
         measured: list[Measured] = []
         store = None if self.store is None else Path(self.store)
         request = ProxyRequest(self.proxies, self.text, jobs=self.jobs, store=store)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from zerolm.cost_columns import cost_label, shown_costs
-from zerolm.lab.supernets.request import StepRequest, Teaching
-from zerolm.lab.supernets.result import UNTRAINED, Exported
+from zerolm.lab.supernets.request import UNTRAINED, Exported, StepRequest, Teaching
 from zerolm.lab.verbs.elastic_train import heat, loss_charts
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from zerolm.lab.supernets.result import SUPERNET_LOSS
+from zerolm.lab.supernets.request import SUPERNET_LOSS
 from zerolm.verbs.search_report import SearchReport
 
 SHARED: Final = (

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from zerolm.lab.supernets.request import Growth, StepRequest, Teaching
-from zerolm.lab.supernets.result import Row, TrainedSupernet
+from zerolm.lab.supernets.request import Growth, Row, StepRequest, Teaching, TrainedSupernet
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, parsed
 from zerolm.settings.request import Request, argument, part, setting

@@ -1,4 +1,4 @@
-"""``zerolm lab proxies``: training-free proxies of networks that run."""
+"""``zerolm lab proxies``: training-free proxies of networks that run, and their list, ``proxies ls``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.compute import RunningRequest
 from zerolm.settings.request import Request, argument, part, setting, values_of
 from zerolm.settings.setting import absolute
+from zerolm.show.sheet import Cell, Row, Sheet
 from zerolm.text.defaults import text_field
-from zerolm.verbs.report import run_of
+from zerolm.verbs.report import Listing, run_of
 from zerolm.verbs.shared import backend, field_read, needing_torch
 
 if TYPE_CHECKING:
@@ -77,12 +78,13 @@ class ProxiesSettings(Request):
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
         passes = {name: getattr(self, name) for name in PASSES}
-        settings = passes | {"parts": self.micro_batches, **values_of(self.running)}
         store = None if self.store is None else Path(self.store)
-        how = (settings, self.networks, self.jobs, self.backend, store)
         with field_read(self.text_field, self.text), needing_torch():
             from zerolm.lab.zero_cost.measure import ProxyRequest, measure
+            from zerolm.lab.zero_cost.settings import Settings
 
+            settings = Settings(**passes, parts=self.micro_batches, **values_of(self.running)).named
+            how = (settings, self.networks, self.jobs, self.backend, store)
             ranked = measure(self.target, ProxyRequest(self.proxies, self.text, *how), progress=progress)
         from zerolm.lab.verbs.proxies_report import ProxiesReport
 
@@ -101,3 +103,40 @@ class ProxiesSettings(Request):
             folders = data and same_folders(data)
             return {"store": store, "target": absolute(self.target), "data": folders}
         return {"store": store, "target": self.target, "data": same_folders(data)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxyListSettings(Request):
+    """Return the proxies, those of plug-ins too: what they need, and where they come from."""
+
+    name: ClassVar[str] = "lab proxies ls"
+    examples = (
+        ("zerolm lab proxies ls", "one line a proxy"),
+        ("zerolm lab proxies ls --json", "the same for machines"),
+    )
+    writes_no_result = True
+    takes_progress = False
+
+    def run(self, progress: Progress = silent) -> ProxyListing:
+        with needing_torch():
+            from zerolm.lab.zero_cost import find_proxy, proxy_names
+        entries = []
+        for one in map(find_proxy, proxy_names()):
+            needs = list(map(str, one.needs))
+            entries.append({"name": one.name, "needs": needs, "sign": one.sign, "source": one.source})
+        return ProxyListing(entries)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ProxyListing(Listing):
+    """The proxies at hand: the passes that each needs, and its sign, -1 where lower is better."""
+
+    things: ClassVar[str] = "proxies"
+
+    def sheets(self) -> list[Sheet]:
+        head: Row = ["proxy", "needs", "better", Cell("source", "shape")]
+        rows: list[Row] = []
+        for one in self.entries:
+            better = "higher" if one["sign"] > 0 else "lower"
+            rows.append([one["name"], ", ".join(one["needs"]) or "-", better, one["source"]])
+        return [Sheet("Proxies", head, rows)]

@@ -1,4 +1,4 @@
-"""The result of ``zerolm lab proxies``: values of networks, how far they count parameters, how they rank."""
+"""The results of ``zerolm lab proxies`` and ``lab bench``: values, how far they count parameters, ranks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from zerolm.comparison.document import from_document
-from zerolm.comparison.results import Comparison
-from zerolm.comparison.standings import label_free, row_of
+from zerolm.comparison.results import Comparison, label_free, row_of
 from zerolm.io.plain import as_plain, checked
-from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies
+from zerolm.lab.zero_cost.result import LibraChoice, ProxyPasses, ProxyTable, RankedProxies, tokens_of
 from zerolm.settings.messages import plural
 from zerolm.show.charts import Axis, Bar, Bars, Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet, pairs
 from zerolm.show.text import sentence, show_number
 from zerolm.statistics import agreement, defined
-from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, tokens_of, write_tables
+from zerolm.verbs.bench_report import BenchReport
+from zerolm.verbs.comparison_sheets import FILES, meanings, section_sheet, write_tables
 from zerolm.verbs.report import Report
 
 RHO: Final = "Spearman's rho with the number of parameters"
@@ -123,12 +123,19 @@ class ProxiesReport(RankedProxies, Report):
         settings = [
             (name, str(value)) for name, value in as_plain(table.settings).items() if value is not None
         ]
-        return [
-            *self._values(),
-            *([self._libra_sheet(self.libra)] if self.libra else []),
-            *([pairs("Left out", table.left_out.items())] if table.left_out else []),
-            pairs("Settings of the passes", settings, on=(PAGE,)),
-        ]
+        sheets = self._values()
+        if self.libra:
+            libra = self.libra
+            rows = [
+                ("chosen", ", ".join(libra.chosen)),
+                ("labels that chose", str(libra.calibration)),
+                (f"on {libra.test} others", f"tau-b {show_number(libra.tau)}, rho {show_number(libra.rho)}"),
+                ("body parameters there", f"tau-b {show_number(libra.tau_body_params)}"),
+            ]
+            sheets.append(pairs("LIBRA's choice", rows))
+        if table.left_out:
+            sheets.append(pairs("Left out", table.left_out.items()))
+        return [*sheets, pairs("Settings of the passes", settings, on=(PAGE,))]
 
     def _values(self) -> list[Sheet]:
         """Return how the proxies rank a benchmark, else how they count parameters, else their values."""
@@ -169,15 +176,6 @@ class ProxiesReport(RankedProxies, Report):
         shared = [("parameters", [f"{value:,.0f}" for value in params])]
         return Linked(plots, self.table.networks, "Networks", shared)
 
-    def _libra_sheet(self, libra: LibraChoice) -> Sheet:
-        rows = [
-            ("chosen", ", ".join(libra.chosen)),
-            ("labels that chose", str(libra.calibration)),
-            (f"on {libra.test} others", f"tau-b {show_number(libra.tau)}, rho {show_number(libra.rho)}"),
-            ("body parameters there", f"tau-b {show_number(libra.tau_body_params)}"),
-        ]
-        return pairs("LIBRA's choice", rows)
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each network: its parameters, its trained result if any, and its proxies."""
         columns: dict[str, Sequence[Any]] = {"network": self.table.networks}
@@ -196,3 +194,10 @@ class ProxiesReport(RankedProxies, Report):
         """Write the tables of a benchmark as CSV."""
         if self.section is not None:
             write_tables(Comparison([self.section]), folder)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ProxyBenchReport(BenchReport):
+    """How well proxies and scores rank trained architectures, on each benchmark in each view."""
+
+    command: ClassVar[str] = "lab bench"

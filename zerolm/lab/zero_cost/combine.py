@@ -9,7 +9,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.statistics import TOLERANCE, tie_ranks
-from zerolm.statistics.ranks import average_ranks
+from zerolm.statistics.correlations import average_ranks
 
 BINS = 10
 """L-SWAG compares layers of networks of different depth by tenths of the depth."""

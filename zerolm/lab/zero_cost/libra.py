@@ -14,7 +14,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.lab.zero_cost.combine import rank_product
 from zerolm.lab.zero_cost.result import LibraChoice
 from zerolm.statistics import TOLERANCE, agreement, defined, spearman, tie_ranks
-from zerolm.statistics.ranks import quantiles
+from zerolm.statistics.correlations import quantiles
 
 FEWEST: Final = 20
 """Labels below which halves of them say nothing."""

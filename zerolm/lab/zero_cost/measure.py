@@ -27,11 +27,10 @@ from zerolm.lab.zero_cost import find_proxy, proxy_names
 from zerolm.lab.zero_cost.candidates import Candidate
 from zerolm.lab.zero_cost.job import Measured, evaluate, kept_values
 from zerolm.lab.zero_cost.libra import judge
-from zerolm.lab.zero_cost.result import ProxyTable, RankedProxies
+from zerolm.lab.zero_cost.result import IMAGES, ProxyTable, RankedProxies
 from zerolm.lab.zero_cost.selection import USUAL_COUNT
 from zerolm.lab.zero_cost.selection import Selection as Selection
-from zerolm.lab.zero_cost.settings import Settings
-from zerolm.lab.zero_cost.token_source import TokenSource, random_source, text_source
+from zerolm.lab.zero_cost.settings import Settings, TokenSource, random_source, text_source
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.networks.workers import Backend, check_workers
 from zerolm.progress import Progress, silent
@@ -42,7 +41,6 @@ from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import whole_text
 from zerolm.text.encoding import chat_renderer
-from zerolm.verbs.comparison_sheets import IMAGES
 
 USUAL_VIEW: Final = "declared"
 MAX_VOCABULARY: Final = 8192
@@ -52,12 +50,12 @@ MAX_VOCABULARY: Final = 8192
 class ProxyRequest:
     """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
 
-    ``text`` is a file, a folder or ``random``; ``settings`` are those of ``Settings``.
+    ``text`` is a file, a folder or ``random``.
     """
 
     names: Sequence[str] | None = None
     text: str = "random"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     networks: Selection = field(default_factory=Selection)
     jobs: int = 1
     backend: Backend = "loky"
@@ -74,24 +72,19 @@ class ProxyRequest:
         check_workers(self.jobs, self.backend)
         return chosen
 
-    @cached_property
-    def passes(self) -> Settings:
-        """Return how proxies are computed; ``ValueError`` says what is wrong with it."""
-        return Settings(**self.settings).named
-
     def measured(self, candidates: Sequence[Candidate], source: TokenSource, progress: Progress) -> Measured:
         """Return the proxies of candidates on tokens of a source; values go to the store as they come."""
         how: Any = {"jobs": self.jobs, "backend": self.backend, "progress": progress}
         rows = kept_values(self.store)
-        return evaluate(candidates, self.chosen, source, self.passes, rows=rows, **how)
+        return evaluate(candidates, self.chosen, source, self.settings, rows=rows, **how)
 
     def source(self, vocabulary: int = MAX_VOCABULARY, task: Task = "next") -> TokenSource:
         """Return the source of batches, with at most ``vocabulary`` and at most 8192 ids, or of images."""
         most = min(vocabulary, MAX_VOCABULARY)
         if task == "image":
-            return replace(random_source(most, int(self.settings.get("seed", 0))), name=IMAGES)
+            return replace(random_source(most, self.settings.seed), name=IMAGES)
         if self.text == "random":
-            return random_source(most, int(self.settings.get("seed", 0)))
+            return random_source(most, self.settings.seed)
         return text_source(whole_text(Path(self.text)), most, name=self.text)
 
 
@@ -127,7 +120,7 @@ def measure(target: str, request: ProxyRequest, *, progress: Progress = silent) 
     """
     if not target.strip():
         raise ValueError("no space, benchmark or folder is named")
-    _ = request.chosen, request.passes
+    _ = request.chosen
     if target in space_names():
         return _space(target, request, progress)
     if Path(target).is_dir():
@@ -140,13 +133,13 @@ def _space(name: str, request: ProxyRequest, progress: Progress) -> RankedProxie
     space = make_space(name, **({} if request.networks.view is None else {"view": request.networks.view}))
     most = request.networks.max_params
     budgets = {} if most is None else {"max_params": most}
-    networks = drawn(space, request.networks.count or USUAL_COUNT, request.passes.seed, budgets=budgets)
+    networks = drawn(space, request.networks.count or USUAL_COUNT, request.settings.seed, budgets=budgets)
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     if space.task == "image" and request.text != "random":
         raise ValueError(f"networks of {name!r} read images and no text: leave out {called('text')}")
     measured = request.measured(candidates, request.source(task=space.task), progress)
-    title = f"{name}: {plural(len(networks), 'network')}, {request.passes.mode} mode"
-    return RankedProxies(_table(title, request.passes, measured, make_score("params").of_many(networks)))
+    title = f"{name}: {plural(len(networks), 'network')}, {request.settings.mode} mode"
+    return RankedProxies(_table(title, request.settings, measured, make_score("params").of_many(networks)))
 
 
 def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedProxies:
@@ -160,11 +153,11 @@ def _model(folder: Path, request: ProxyRequest, progress: Progress) -> RankedPro
     else:
         source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
     measured = request.measured([Candidate.opened(folder)], source, progress)
-    return RankedProxies(_table(f"{folder}: {request.passes.mode} mode", request.passes, measured, None))
+    return RankedProxies(_table(f"{folder}: {request.settings.mode} mode", request.settings, measured, None))
 
 
 def _benchmark(target: str, request: ProxyRequest, progress: Progress) -> RankedProxies:
-    settings = request.passes
+    settings = request.settings
     view = _view(target, request)
     request.networks.check_for("benchmark")
     results: list[Measured] = []
@@ -179,7 +172,7 @@ def _benchmark(target: str, request: ProxyRequest, progress: Progress) -> Ranked
 
 def measuring(request: ProxyRequest, results: list[Measured], progress: Progress = silent) -> More:
     """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
-    _ = request.chosen, request.passes  # before anything is read
+    _ = request.chosen  # before anything is read
     sources: dict[tuple[int, Task], TokenSource] = {}
 
     def more(truth: GroundTruth, view: View) -> Mapping[str, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import FiniteFloat
 
@@ -11,6 +11,17 @@ from zerolm.comparison.results import Section
 
 Mode = Literal["sane", "faithful"]
 Upstream = Literal["task", "ones"]
+IMAGES: Final = "random images"
+"""The source of proxies of networks that read images."""
+
+
+def tokens_of(source: str) -> str:
+    """Return the tokens that the proxies were computed on, in words."""
+    if source == IMAGES:
+        return "images are sampled at random"
+    if source.startswith("random"):
+        return "tokens are sampled at random: give --text FILE for what a proxy says on real text"
+    return f"proxies on tokens of the {source}"
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import SelfAttention
 from zerolm.networks.modules.embeddings import NormedTokens
 from zerolm.networks.modules.layer import FeedForward, Head, PostNorm, ResidualLayer, Stack, ffn_widths
+from zerolm.spaces.bert import SEGMENTS
 
 EPS: Final = 1e-12
-SEGMENTS: Final = 2
 
 
 def bert(architecture: Architecture) -> Stack:

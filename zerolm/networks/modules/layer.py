@@ -72,9 +72,9 @@ class PreNorm(nn.Module):
 class PostNorm(nn.Module):
     """norm(x + inner(x)); ``inner`` may take further inputs."""
 
-    def __init__(self, inner: nn.Module, norm: nn.Module, dropout: float = 0.1) -> None:
+    def __init__(self, inner: nn.Module, norm: nn.Module) -> None:
         super().__init__()
-        self.inner, self.dropout, self.norm = inner, nn.Dropout(dropout), norm
+        self.inner, self.dropout, self.norm = inner, nn.Dropout(0.1), norm
 
     def forward(self, hidden: Tensor, *more: Tensor | None) -> Tensor:
         after: Tensor = self.norm(hidden + self.dropout(self.inner(hidden, *more)))

@@ -92,17 +92,15 @@ def components(passes: Passes) -> int:
     The output's covariance W C W^T, C that of the input, has the eigenvalues of R^T W^T W R where C = R R^T,
     which is as small as the input is wide.
     """
-    return sum(
-        _count(passes.weight(linear).double(), covariance, passes.activations.rows[linear])
-        for linear, covariance in passes.activations.covariances.items()
-    )
-
-
-def _count(w: Tensor, covariance: Tensor, rows: int) -> int:
-    width = min(w.shape)
-    if rows < ROWS * width:
-        raise LeftOut(f"{rows} tokens are too few for {width} principal components: {ROWS * width} suffice")
-    return spread(output_spectrum(w, covariance))
+    count = 0
+    for linear, covariance in passes.activations.covariances.items():
+        w, rows = passes.weight(linear).double(), passes.activations.rows[linear]
+        width = min(w.shape)
+        if rows < ROWS * width:
+            enough = f"{ROWS * width} suffice"
+            raise LeftOut(f"{rows} tokens are too few for {width} principal components: {enough}")
+        count += spread(output_spectrum(w, covariance))
+    return count
 
 
 def output_spectrum(w: Tensor, covariance: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.record import Moments, Need, Protocol
+from zerolm.lab.zero_cost.passes.record import Clock, Moments, Need, Protocol
 from zerolm.lab.zero_cost.passes.reductions import Activations
 from zerolm.lab.zero_cost.passes.taps import (
     SmoothSilu,

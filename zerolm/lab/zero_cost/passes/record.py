@@ -1,11 +1,15 @@
-"""How passes are run, what they are asked for, and moments of tensors that come one by one."""
+"""How passes are run, what they are asked for, what their seconds go to, and moments of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import torch
 from torch import Tensor
 
 from zerolm.lab.zero_cost.result import Mode, Upstream
@@ -100,3 +104,32 @@ class RowSums:
         self.count += len(rows)
         self.total = self.total + rows.sum(0)
         self.second = self.second + rows.T @ rows
+
+
+class Clock:
+    """Counts seconds by name: of this process's processors, on a GPU those that pass.
+
+    What runs inside of another is counted under its own name alone.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._device, self._inside = device, [0.0]
+
+    @contextmanager
+    def on(self, name: str) -> Iterator[None]:
+        """Within, seconds go to ``name``."""
+        start = self._now()
+        self._inside.append(0.0)
+        try:
+            yield
+        finally:
+            spent = self._now() - start
+            self.seconds[name] += spent - self._inside.pop()
+            self._inside[-1] += spent
+
+    def _now(self) -> float:
+        if self._device.type != "cuda":
+            return time.process_time()
+        torch.cuda.synchronize(self._device)
+        return time.perf_counter()

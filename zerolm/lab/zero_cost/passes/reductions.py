@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from zerolm.lab.zero_cost.passes.clock import Clock
-from zerolm.lab.zero_cost.passes.record import WORD, Look, Need, RowSums
+from zerolm.lab.zero_cost.passes.record import WORD, Clock, Look, Need, RowSums
 from zerolm.lab.zero_cost.passes.taps import looking, widened
 from zerolm.networks.network import Linear, Network, Tap
 from zerolm.registry import plugged
@@ -65,7 +64,7 @@ class Activations:
             ("fisher", network.linears, "output", self._see_gradient),
             ("codes", units, "output", self._see_code),
             ("distances", units, "output", self._see_distance),
-            ("covariances", first_ffn(network), "input", self._see_input),
+            ("covariances", first_ffn(network), "input", lambda linear, x: self.inputs[linear].add(x)),
         )
         for need, linears, side, see in places:
             self.gave[need] = defaultdict(list)
@@ -105,9 +104,6 @@ class Activations:
         active = (linear.outputs(y) > 0).sum(1).double()  # (b, f)
         pairs = active.square() + (y.shape[1] - active).square()
         self.gave["distances"][linear].append(pairs.sum(1))
-
-    def _see_input(self, linear: Linear, x: Tensor) -> None:
-        self.inputs[linear].add(x)
 
     def _see_gradient(self, linear: Linear, y: Tensor) -> None:
         """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""

@@ -9,10 +9,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from zerolm.lab.zero_cost.passes.clock import Clock
 from zerolm.lab.zero_cost.passes.flow import Flow, run_flow
 from zerolm.lab.zero_cost.passes.loss import BACKWARD, FORWARD, LossPass, run_loss
-from zerolm.lab.zero_cost.passes.record import Look, Need, Protocol
+from zerolm.lab.zero_cost.passes.record import Clock, Look, Need, Protocol
 from zerolm.lab.zero_cost.passes.reductions import Activations
 from zerolm.lab.zero_cost.passes.transfer import Transfer, run_transfer
 from zerolm.networks.batch import Batch

@@ -20,19 +20,13 @@ from zerolm.networks.network import Linear, Network, Tap
 See = Callable[[int, Tensor], None]
 
 
-def first(value: Any) -> Tensor:
-    """Return a tensor, or the first of several."""
-    tensor = value[0] if isinstance(value, tuple | list) else value
-    assert isinstance(tensor, Tensor)
-    return tensor
-
-
 @contextmanager
 def looking(taps: Sequence[Tap], see: See) -> Iterator[None]:
-    """Within, ``see(index, tensor)`` is called whenever a tapped tensor comes by."""
+    """Within, ``see(index, tensor)`` is called whenever a tapped tensor comes by, of several the first."""
 
     def hook(index: int, _: nn.Module, arguments: Any, *outputs: Any) -> None:
-        see(index, first(*(outputs or (arguments,))))
+        (value,) = outputs or (arguments,)
+        see(index, value[0] if isinstance(value, tuple | list) else value)
 
     handles = []
     for index, tap in enumerate(taps):

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from zerolm.architecture import Floats
-from zerolm.solvers.maximin import best_at_worst
-from zerolm.solvers.quadratic import least_pairs
+from zerolm.solvers.subsets import best_at_worst, least_pairs
 
 SHAPES = [(groups, size) for groups in (1, 2, 3, 7) for size in range(2, 15) if groups * size <= 14]
 

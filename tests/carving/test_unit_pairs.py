@@ -89,10 +89,11 @@ def is_of_mixture(units: Sequence[str]) -> bool:
 def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a dense decoder, of mixtures with and without shared experts, and of a text."""
     root = tmp_path_factory.mktemp("parents")
-    for name in ("llama", "granitemoeshared", "granitemoe"):
+    for name in ("llama", "qwen2", "granitemoeshared", "granitemoe"):
         sizes = in_blocks(name) | {"vocab_size": ROWS, "num_hidden_layers": 2}
         sizes |= {"shared_intermediate_size": 64} if name == "granitemoeshared" else {}
-        mixture(root / name, name, **sizes | ({"num_experts_per_tok": 2} if name != "llama" else {}))
+        sizes |= {"hidden_size": 128, "num_attention_heads": 8} if name == "qwen2" else {}
+        mixture(root / name, name, **sizes | ({"num_experts_per_tok": 2} if "moe" in name else {}))
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level()), **NAMED)
         tokenizer.save_pretrained(root / name)
     (root / "text.txt").write_text(CORPUS[0], "utf-8")
@@ -225,6 +226,32 @@ def test_a_text_and_budgets_weigh_experts_against_all_else(parents: Path, tmp_pa
     for more in ({"keep_experts": "all"}, {"plan": "weights"}, {"for_": 60.0}):
         assert carve(parent, **flags | {"max_params": "0.95x"} | more).experts is None
     assert "no text is given" in carve(parent, max_params="0.95x", criterion="capacity").notes[0]
+
+
+def test_a_plan_keeps_queries_as_wide_as_the_stream_where_the_format_has_no_others(
+    parents: Path, tmp_path: Path
+) -> None:
+    """llama.cpp has them so in its architecture of qwen2: here 8 heads of 16 in 2 groups, and 128."""
+    flags: dict[str, Any] = QUICK | {"text": str(parents / "text.txt"), "keep_vocab": "all", "form": "gguf"}
+    flags["keep_layers"] = 1.0
+    for name, budget in (("child", {"max_params": "0.5x"}), ("typed", {"max_weight_bytes": "0.09x"})):
+        child = carve(parents / "qwen2", tmp_path / name, **flags | budget | {"multiple_of": 16})
+        assert child.verified is not None
+        after = {row.unit: row.after for row in child.units}
+        assert (after["KV groups"], after["hidden size"]) == (2, 64)
+    with pytest.raises(ValueError, match="no number of KV groups makes them 64 wide: --keep-heads 1"):
+        carve(parents / "qwen2", tmp_path / "refused", keep_hidden=0.5, keep_heads=1.0, **flags)
+    carve(parents / "qwen2", tmp_path / "named", keep_hidden=0.5, keep_heads=0.5, **flags)
+
+
+def test_experts_alone_may_take_bytes_in_stored_types(parents: Path) -> None:
+    flags: dict[str, Any] = {"keep_experts": "auto", "keep_expert_ffn": "auto", "keep": 1.0}
+    flags |= {"max_weight_bytes": "0.7x", "types": "stored", "keep_vocab": "all"}
+    flags |= QUICK | {"text": str(parents / "text.txt")}
+    child = carve(parents / "granitemoeshared", form="gguf", **flags)
+    assert {row.unit for row in child.units if row.after < row.before} <= {*OF_EXPERTS}
+    assert child.experts is not None
+    assert child.costs["child"]["weight_bytes"] <= 0.7 * child.costs["parent"]["weight_bytes"]
 
 
 AUTO: Final[dict[str, dict[str, Any]]] = {

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_families
 import torch
 import transformers
 from carvings import carve
+from covering import chosen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from portion import portion
@@ -17,10 +19,12 @@ from tiny_mixtures import MIXTURES
 
 from zerolm.architecture import Architecture
 from zerolm.carving.result import Carved
+from zerolm.checkpoints import Checkpoint
 from zerolm.cli import main
 from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
 from zerolm.families.family import Cuttable
+from zerolm.planning.sizes import costs_of
 from zerolm.spaces import SearchSpace, make_space
 from zerolm.testing import stored_numbers
 
@@ -167,8 +171,16 @@ def test_score_and_carve_count_alike(
     for cost in COSTS:
         if name == "bert_untied" and cost in ("params", "active_params", "weight_bytes", "macs"):
             assert scored[cost] <= parent[cost]
-        elif cost != "body_params":
+        else:
             assert scored[cost] == parent[cost], cost
+
+
+@pytest.mark.parametrize("kind", chosen(TINY))
+def test_a_file_costs_what_its_configuration_does(kind: str, tmp_path: Path) -> None:
+    """Windows of 8 tokens, in families that have them, are shorter than the context."""
+    checkpoint, model = Checkpoint.open(tiny_families.saved(tmp_path, kind)), CostModel(context=16)
+    configured = model.of_task(checkpoint.family.task).of(from_config(checkpoint.config))
+    assert costs_of(checkpoint, model) == configured
 
 
 def test_a_layer_remembers_what_its_kind_does() -> None:

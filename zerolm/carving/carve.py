@@ -149,7 +149,8 @@ def _within_budgets(request: Carving) -> Carving:
     within = within_budgets(size, request.methods, form, request.whole_costs, params)
     if size.vocabulary.cuts:
         size.weights.check_parent(quantised_types(checkpoint), types_alone=False)
-    return replace(request, size=within)
+    gguf = checkpoint.family.gguf if form == "gguf" else None
+    return replace(request, size=replace(within, is_square=gguf is not None and gguf.square))
 
 
 def _proven(carving: Carving) -> Carving:

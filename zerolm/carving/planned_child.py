@@ -12,7 +12,6 @@ from zerolm.carving.result import EqualBytes, SpectrumRow, TypeRow, rows_of
 from zerolm.checkpoints import ledger_of
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.planning.loss_table import LossTable, stream_widths
-from zerolm.planning.part_costs import window_note
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_notes
@@ -72,12 +71,12 @@ def check_possible(carving: Carving) -> None:
     alone = carving.typing is not None and carving.typing.keeps_all
     size.weights.check_parent(quantised_types(checkpoint), types_alone=alone)
     file_format = carving.format  # an unknown format is rejected even where nothing is written
+    if is_written and form != "hf":
+        file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
     try:
         check_sizes(carving)
     except Infeasible as error:
         raise Infeasible(f"{error}{_smaller_by(carving)}") from None
-    if is_written and form != "hf":
-        file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
 
 
 def check_sizes(carving: Carving) -> None:
@@ -210,7 +209,6 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
     plan, compared, loss = typing.best(losses_by(carving))
     notes = (
         _time_note(carving.methods),
-        window_note(carving.checkpoint, carving.costs),
         *typing.fit(plan),
         REQUANTISED if quantised_types(carving.checkpoint) else "",
     )
@@ -286,7 +284,6 @@ def _with_notes(
     notes = (
         _time_note(carving.methods),
         rounding(carving.checkpoint, carving.size, plan),
-        window_note(carving.checkpoint, carving.costs),
         *width_notes(cut),
         measured,
     )

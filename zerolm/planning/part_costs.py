@@ -83,16 +83,11 @@ class LayerCosts:
 class PartCosts:
     """Costs of the parts of a checkpoint: of each of the parent's ``layers``, and of all ``outside`` (6,).
 
-    Layers of one kind are one object.
+    Layers of one kind and window are one object.
     """
 
     layers: tuple[LayerCosts, ...]
     outside: Ints
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether all layers have the same costs."""
-        return len({id(layer) for layer in self.layers}) == 1
 
     @property
     def fixed(self) -> Ints:
@@ -122,24 +117,22 @@ def outer_sum(parts: Sequence[NDArray[Any]], *, leading: int = 0) -> NDArray[Any
 def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
     """Return the costs of the parts of a checkpoint at each size, counted tensor by tensor.
 
-    With ``StoredCosts`` all layers of a kind must be stored in the same types, else ``ValueError``. Where the
-    attention windows of layers differ, all are counted without a window.
+    With ``StoredCosts`` all layers of a kind must be stored in the same types, else ``ValueError``.
     """
     layout, stored = checkpoint.layout, isinstance(costs, StoredCosts)
     costs = costs.of_task(checkpoint.family.task)
     if stored:
         _check_alike(checkpoint)
-    firsts = {kinds: layout.kinds.index(kinds) for kinds in layout.kinds}
-    by_kind = {kinds: _layer_costs(checkpoint, choices, costs, first) for kinds, first in firsts.items()}
+    kinds = list(zip(layout.kinds, layout.windows, strict=True))
+    of_kind = {kind: _layer_costs(checkpoint, choices, costs, kinds.index(kind)) for kind in set(kinds)}
     size = sum(size for _, _, size in _outside(checkpoint, choices.width)) if stored else None
     outside = _with_bytes(costs.ends(_ends(checkpoint, choices.width)), size)
-    return PartCosts(tuple(by_kind[kinds] for kinds in layout.kinds), outside)
+    return PartCosts(tuple(map(of_kind.__getitem__, kinds)), outside)
 
 
 def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, number: int) -> LayerCosts:
     layout, parent = checkpoint.layout, dimensions(checkpoint)
-    names, windows = layout.layer(number).values(), set(layout.windows)
-    window = windows.pop() if len(windows) == 1 else 0
+    names = layout.layer(number).values()
     width = choices.width or Width(layout.hidden, layout.tied)
     stored = isinstance(costs, StoredCosts)
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
@@ -170,7 +163,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             kept.token // 2,
             vectors,
             vectors,
-            window,
+            layout.windows[number],
             routed * (experts - active) // experts,
             kept.state,
             routed_vectors * (experts - active) // experts,
@@ -199,15 +192,6 @@ def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str,
         yield role, shape, info.bytes_of(math.prod(shape))
         if role == "embedding" and layout.tied and not width.tied:
             yield "head", shape, info.bytes_of(math.prod(shape))
-
-
-def window_note(checkpoint: Checkpoint, costs: CostModel) -> str:
-    """Return a note on windows that are not counted because layers differ; empty where none is shorter."""
-    windows = set(checkpoint.layout.windows)
-    met = [window for window in windows if 0 < window < costs.context]
-    if not met or len(windows) == 1:
-        return ""
-    return f"KV bytes and MACs are counted without the windows ({min(met)} tokens) of some layers"
 
 
 def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:
@@ -243,7 +227,7 @@ def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:
     tied = checkpoint.layout.tied if width is None else width.tied
     embedding = head = 0
     heads: list[Matrix] = []
-    vectors = 0
+    vectors = norms = 0
     for role, shape, _ in _outside(checkpoint, width):
         count = math.prod(shape)
         if role in TABLES:
@@ -253,4 +237,5 @@ def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:
             heads.append(Matrix("head", shape[0], shape[1]))
         elif len(shape) == 1:
             vectors += count
-    return Ends(embedding, tied_head=head, head_matrices=tuple(heads), vectors=vectors)
+            norms += count if role.startswith("final_norm") else 0
+    return Ends(embedding, tied_head=head, head_matrices=tuple(heads), vectors=vectors, body_vectors=norms)

@@ -89,7 +89,8 @@ def plan_uniform(
     """Return the best cut with the same sizes in all kept layers; ties go to the fewest parameters.
 
     Every depth and every combination of numbers of units is tried, each with its best-scoring layers. That
-    is optimal where all layers cost the same. Raises ``Infeasible`` where no cut keeps the budgets.
+    is optimal where all layers have the same costs of those that budgets bound. Raises ``Infeasible`` where
+    no cut keeps the budgets.
     """
     gain, without = _gains(parent, criterion, choices)
     wanted = gain.copy()
@@ -111,7 +112,8 @@ def plan_uniform(
     kept = np.sort(np.moveaxis(order, 0, -1)[tuple(at)][: depths[d]]).tolist()
     named = dict(zip(COSTS, costs[d, *at].tolist(), strict=True))
     cut = Cut.of(parent, kept, lambda layer: sizes, criterion.choose)
-    optimal = part_costs.are_alike or depths.tolist() == [parent.depth]
+    bounded = layers[..., bounded_columns(budgets)]
+    optimal = bool((bounded == bounded[0]).all()) or depths.tolist() == [parent.depth]
     return Planned(cut, named, float(scores[d, *at]), optimal)
 
 

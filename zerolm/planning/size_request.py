@@ -215,7 +215,8 @@ class SizeRequest:
 
     A size without a share is chosen within budgets, and whole without budgets. Tokens and experts are removed
     only on request. ``multiple_of`` applies to FFN widths, the stream's width and the vocabulary. ``space``
-    names one of ``SIZE_SPACES``, which then defines sizes and costs.
+    names one of ``SIZE_SPACES``, which then defines sizes and costs. ``is_square``: the format has queries as
+    wide as the stream.
     """
 
     limits: Any = part(Limits, group="How small")
@@ -252,6 +253,7 @@ class SizeRequest:
         low=1,
         high=1 << 16,
     )
+    is_square: bool = False
 
     @classmethod
     def of(
@@ -292,8 +294,8 @@ class SizeRequest:
 
     @property
     def cuts_layers(self) -> bool:
-        """Return whether anything except tokens may be cut."""
-        return bool(self.budgets or self.keep or self.space)
+        """Return whether anything except tokens and experts may be cut."""
+        return bool(self.budgets or self.space) or any(share < 1 for share in self.keep.values())
 
     @property
     def is_fixed(self) -> bool:
@@ -312,7 +314,8 @@ class SizeRequest:
 
     def of_space(self) -> Self:
         """Return the same request without the settings that a space defines: sizes and divisors."""
-        return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
+        of_space = type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
+        return replace(of_space, is_square=self.is_square)
 
     @property
     def weighs_experts(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -108,7 +108,7 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
             )
         possible = (sizes.nearest(share),)
     elif request.budgets and can_compare:
-        possible = sizes.possible
+        possible = tuple(hidden for hidden in sizes.possible if _groups_at(checkpoint, request, hidden))
     heads = (True, False) if tied and can_compare and request.budgets else (tied,)
     return [
         None if hidden == sizes.whole else Width(hidden, head)
@@ -140,9 +140,33 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         if kind != "hidden":
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
+    hidden = width.hidden if width else kinds["hidden"].whole
+    chosen["heads"] = _as_wide(checkpoint, request, chosen["heads"], hidden)
+    if not chosen["heads"]:
+        raise ValueError(
+            "gguf has queries as wide as the hidden size here, and no number of KV groups makes them "
+            f"{hidden} wide: --keep-heads 1 --keep-hidden 1 keeps both"
+        )
     required_layers = checkpoint.family.cut.required_layers(kinds["layers"].whole)
     units = tuple(chosen[unit.share] for unit in UNITS)
     return Choices(units, chosen["layers"], width=width, required_layers=required_layers)
+
+
+def _groups_at(checkpoint: Checkpoint, request: SizeRequest, hidden: int) -> tuple[int, ...]:
+    """Return the numbers of KV groups that the request allows with a stream of this width."""
+    sizes = sizes_of(checkpoint, request, Width(hidden, checkpoint.layout.tied))["heads"]
+    share = request.keep.get("heads")
+    counts = _sizes_of_plans("heads", sizes, request) if share is None else (sizes.nearest(share),)
+    return _as_wide(checkpoint, request, counts, hidden)
+
+
+def _as_wide(
+    checkpoint: Checkpoint, request: SizeRequest, groups: Sequence[int], hidden: int
+) -> tuple[int, ...]:
+    """Return the numbers of KV groups whose queries are as wide as the stream, all where they need not be."""
+    parent = dimensions(checkpoint)
+    queries = parent.heads_per_group * parent.head_size
+    return tuple(count for count in groups if not request.is_square or count * queries == hidden)
 
 
 def _sizes_of_plans(kind: str, sizes: Sizes, request: SizeRequest) -> tuple[int, ...]:

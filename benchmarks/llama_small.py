@@ -36,7 +36,7 @@ from timing import note, one_thread, processor, table
 import zerolm
 from zerolm.costs import CostModel
 from zerolm.groundtruth.truth import check
-from zerolm.io.files import store, write_json
+from zerolm.io.files import replacing, write_json
 from zerolm.settings.compute import TrainedOn
 from zerolm.spaces import shape_text
 from zerolm.statistics import noise_ceiling
@@ -195,7 +195,8 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
 
 
 def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> None:
-    store({file: "".join(f"{json.dumps(told)}\n" for told in rows)})
+    with replacing(file) as out:
+        out.writelines(f"{json.dumps(each)}\n".encode() for each in rows)
 
 
 def finished(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

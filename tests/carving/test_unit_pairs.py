@@ -239,7 +239,7 @@ def test_a_plan_keeps_queries_as_wide_as_the_stream_where_the_format_has_no_othe
         assert child.verified is not None
         after = {row.unit: row.after for row in child.units}
         assert (after["KV groups"], after["hidden size"]) == (2, 64)
-    with pytest.raises(ValueError, match="no number of KV groups makes them 64 wide: --keep-heads 1"):
+    with pytest.raises(ValueError, match="no KV groups make them 64 wide: --keep-heads 1"):
         carve(parents / "qwen2", tmp_path / "refused", keep_hidden=0.5, keep_heads=1.0, **flags)
     carve(parents / "qwen2", tmp_path / "named", keep_hidden=0.5, keep_heads=0.5, **flags)
 

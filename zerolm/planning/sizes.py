@@ -144,8 +144,8 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     chosen["heads"] = _as_wide(checkpoint, request, chosen["heads"], hidden)
     if not chosen["heads"]:
         raise ValueError(
-            "gguf has queries as wide as the hidden size here, and no number of KV groups makes them "
-            f"{hidden} wide: --keep-heads 1 --keep-hidden 1 keeps both"
+            f"queries of this gguf are as wide as its hidden size, and no KV groups make them {hidden} wide: "
+            "--keep-heads 1 --keep-hidden 1 keeps both"
         )
     required_layers = checkpoint.family.cut.required_layers(kinds["layers"].whole)
     units = tuple(chosen[unit.share] for unit in UNITS)

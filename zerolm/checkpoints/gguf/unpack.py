@@ -41,8 +41,8 @@ EXPERT: Final = "{expert}"
 ROWS: Final = 1 << 22
 """Weights that are dequantised at a time, about."""
 TOKENIZER_FILES: Final = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
-)
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"
+)  # fmt: skip
 MORE_TEMPLATES: Final = "additional_chat_templates/*.jinja"
 """Files of a tokenizer that are used where they are next to a GGUF file."""
 

@@ -65,7 +65,7 @@ class Candidate:
             share = "" if workers == 1 else f" for each of {workers} jobs"
             raise ValueError(
                 f"the passes take about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free{share}: take a "
-                f"smaller network, a smaller --batch or --length, more --micro-batches, or fewer --jobs"
+                f"smaller network, a smaller batch or length, more micro-batches, or fewer --jobs"
             )
 
 

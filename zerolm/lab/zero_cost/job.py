@@ -110,7 +110,7 @@ class ProxyWork:
         except (torch.OutOfMemoryError, MemoryError):
             raise ValueError(
                 f"the passes do not fit into the memory of {settings.device}: take a smaller network, a "
-                f"smaller --batch or --length, or more --micro-batches"
+                f"smaller batch or length, or more micro-batches"
             ) from None
 
 

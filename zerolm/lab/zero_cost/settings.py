@@ -77,7 +77,7 @@ class TokenSource:
         if len(self.ids) < count * span:
             raise ValueError(
                 f"the text has {len(self.ids)} tokens, {count} sequences of {span} need {count * span}: give "
-                "more text, or a smaller --batch or --length"
+                "more text, or a smaller batch or length"
             )
         return cut(self.ids.numpy(), spread_evenly(len(self.ids), span, count), span)
 

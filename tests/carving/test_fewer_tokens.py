@@ -33,7 +33,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
 from zerolm.evaluation.evaluate import evaluate
 from zerolm.networks.opener import mapped_model, open_model, stock_tokenizer
-from zerolm.planning.size_request import SizeRequest, VocabularyRequest
+from zerolm.planning.size_request import SizeRequest, VocabularyRequest, WeightsRequest
 from zerolm.progress import silent
 from zerolm.text.encoding import separator
 
@@ -261,10 +261,10 @@ def test_tokens_and_types_are_chosen_together(
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     monkeypatch.setattr(planned_size, "SMALL", 0.0)
     monkeypatch.setattr(planned_size, "NOISE", 0.0)
-    carved = usual(parent, text, tmp_path / "child", budget={"max_weight_bytes": "0.5x"}, form="gguf")
+    carved = usual(parent, text, tmp_path / "child", budget={"max_weight_bytes": "0.14x"}, form="gguf")
     rows = carved.vocabulary.sizes
     chosen = min(rows, key=lambda row: (row.tokens + row.rest, -row.size))
-    limit = int(0.5 * carved.costs["parent"]["weight_bytes"])
+    limit = int(0.14 * carved.costs["parent"]["weight_bytes"])
     assert carved.vocabulary.child == chosen.size < ROWS
     assert all(row.bytes is None or row.bytes <= limit for row in rows)
     assert carved.costs["child"]["weight_bytes"] <= limit
@@ -273,6 +273,16 @@ def test_tokens_and_types_are_chosen_together(
     assert read_gguf_header(file).tensors["token_embd.weight"][1] == chosen.size
     whole = usual(parent, text, budget={"max_weight_bytes": "0.6x"}, form="gguf", keep={"all": 1})
     assert whole.vocabulary.child == ROWS  # --keep 1 keeps tokens, too
+
+
+def test_tokens_stay_where_types_of_five_bits_hold_them_all(parent: Path, text: Path) -> None:
+    """Whatever held-out text promises; where the named types are larger, tokens are compared."""
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    carved = usual(parent, text, budget={"max_weight_bytes": "0.2x"}, form="gguf")
+    assert [row.size for row in carved.vocabulary.sizes] == [carved.vocabulary.child] == [ROWS]
+    fine = WeightsRequest("F16")
+    larger = usual(parent, text, budget={"max_weight_bytes": "0.2x"}, form="gguf", weights=fine)
+    assert larger.vocabulary.child < ROWS
 
 
 def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -179,12 +180,22 @@ def tried_sizes(
 
     The first is the largest number of tokens with which nothing else has to be cut. If its loss is small, no
     other is tried, unless weights get types: eight bits lose almost nothing. Otherwise larger ones are, until
-    the loss of other cuts or of fewer tokens alone exceeds the best total.
+    the loss of other cuts or of fewer tokens alone exceeds the best total. Where all tokens fit in
+    ``TYPED_BITS`` per weight, only they are tried: unseen text may have tokens that held-out text lacks.
     """
-    use, scale = losses.use.whole, losses.losses.bits_a_nat
+    use, scale, has_types = losses.use.whole, losses.losses.bits_a_nat, best_by_tokens.carving.has_types
+
+    def row(size: int, plan: Planned) -> TriedSize:
+        weight_bytes = plan.costs["weight_bytes"] if has_types else None
+        return TriedSize(size, plan.costs["params"], losses.of(size), -plan.score * scale, weight_bytes)
+
+    if has_types and best_by_tokens.fits_with_types(use.table.rows):
+        best_by_tokens.announce([])
+        with suppress(ValueError):  # the requested types may be larger
+            return [row(use.table.rows, best_by_tokens.best(use.table.rows))]
     alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
     tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), losses.of(alone), 0.0)]
-    if tried and tried[0].tokens <= losses.small and not best_by_tokens.carving.has_types:
+    if tried and tried[0].tokens <= losses.small and not has_types:
         return tried
     sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
     refused: list[ValueError] = []
@@ -196,11 +207,10 @@ def tried_sizes(
         except ValueError as error:
             refused.append(error)
             continue
-        top, rest = min((one.loss for one in tried), default=math.inf), -plan.score * scale
-        if rest >= top:
+        top = min((one.loss for one in tried), default=math.inf)
+        if -plan.score * scale >= top:
             continue
-        weight_bytes = plan.costs["weight_bytes"] if best_by_tokens.carving.has_types else None
-        tried.append(TriedSize(size, plan.costs["params"], losses.of(size), rest, weight_bytes))
+        tried.append(row(size, plan))
         if tried[-1].tokens > top:
             break
     if not tried:

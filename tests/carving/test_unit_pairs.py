@@ -241,6 +241,8 @@ def test_a_plan_keeps_queries_as_wide_as_the_stream_where_the_format_has_no_othe
         assert (after["KV groups"], after["hidden size"]) == (2, 64)
     with pytest.raises(ValueError, match="no KV groups make them 64 wide: --keep-heads 1"):
         carve(parents / "qwen2", tmp_path / "refused", keep_hidden=0.5, keep_heads=1.0, **flags)
+    with pytest.raises(ValueError, match="no size is left"):
+        carve(parents / "qwen2", tmp_path / "refused", max_params="0.9x", tensor_parallel=7, **flags)
     carve(parents / "qwen2", tmp_path / "named", keep_hidden=0.5, keep_heads=0.5, **flags)
 
 

@@ -108,7 +108,8 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
             )
         possible = (sizes.nearest(share),)
     elif request.budgets and can_compare:
-        possible = tuple(hidden for hidden in sizes.possible if _groups_at(checkpoint, request, hidden))
+        able = [h for h in sizes.possible if not request.is_square or _groups_at(checkpoint, request, h)]
+        possible = tuple(able) or possible
     heads = (True, False) if tied and can_compare and request.budgets else (tied,)
     return [
         None if hidden == sizes.whole else Width(hidden, head)

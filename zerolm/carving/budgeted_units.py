@@ -212,14 +212,16 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
     from zerolm.carving.vocabulary.fewer_tokens import can_lose_tokens
 
-    is_usual = may_prune_tokens(carving) and not size.vocabulary.cuts and can_lose_tokens(parent.checkpoint)
-    if not size.vocabulary.cuts and not is_usual:
+    can_lose, best = can_lose_tokens(parent.checkpoint), BestByTokens(carving)
+    is_usual = may_prune_tokens(carving) and not size.vocabulary.cuts and can_lose
+    is_free = is_usual or (can_lose and size.vocabulary.size == AUTO)
+    if not (size.vocabulary.cuts or is_usual) or (is_free and best.keeps_all()):
         return suggested(carving)
     ledger_of(parent.checkpoint, progress=progress)  # rejects weights that are not finite
     request = replace(size, vocabulary=VocabularyRequest(AUTO)) if is_usual else size
-    model, kept = chosen(replace(carving, size=request), BestByTokens(carving))
+    model, kept = chosen(replace(carving, size=request), best)
     if len(kept) == parent.checkpoint.layout.vocab:
-        if not (size.cuts_layers or size.experts.are_cut):
+        if not (size.keep or size.cuts_layers or size.experts.are_cut):
             raise ValueError(f"nothing to cut: all {len(kept):,} tokens are kept")
         return replace(carving, parent=model)
     is_written = carving.destination.folder is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -99,6 +98,20 @@ class BestByTokens:
             costs["weight_bytes"] = costs["params"] * TYPED_BITS // 8
         return keeps_budgets(parent, costs)
 
+    def keeps_all(self) -> bool:
+        """Return whether types of ``TYPED_BITS`` per weight or more hold all tokens within the budgets.
+
+        They lose less than fewer tokens do on text of another kind, which held-out text cannot show.
+        """
+        rows = self.carving.checkpoint.layout.vocab
+        if not self.carving.has_types or not self.fits_with_types(rows):
+            return False
+        try:
+            self.check(rows)
+        except ValueError:  # the requested types are larger
+            return False
+        return True
+
     def best(self, tokens: int) -> Planned:
         """Return the plan of the best child with this number of tokens; ``ValueError`` where there is none.
 
@@ -180,22 +193,12 @@ def tried_sizes(
 
     The first is the largest number of tokens with which nothing else has to be cut. If its loss is small, no
     other is tried, unless weights get types: eight bits lose almost nothing. Otherwise larger ones are, until
-    the loss of other cuts or of fewer tokens alone exceeds the best total. Where all tokens fit in
-    ``TYPED_BITS`` per weight, only they are tried: unseen text may have tokens that held-out text lacks.
+    the loss of other cuts or of fewer tokens alone exceeds the best total.
     """
-    use, scale, has_types = losses.use.whole, losses.losses.bits_a_nat, best_by_tokens.carving.has_types
-
-    def row(size: int, plan: Planned) -> TriedSize:
-        weight_bytes = plan.costs["weight_bytes"] if has_types else None
-        return TriedSize(size, plan.costs["params"], losses.of(size), -plan.score * scale, weight_bytes)
-
-    if has_types and best_by_tokens.fits_with_types(use.table.rows):
-        best_by_tokens.announce([])
-        with suppress(ValueError):  # the requested types may be larger
-            return [row(use.table.rows, best_by_tokens.best(use.table.rows))]
+    use, scale = losses.use.whole, losses.losses.bits_a_nat
     alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
     tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), losses.of(alone), 0.0)]
-    if tried and tried[0].tokens <= losses.small and not has_types:
+    if tried and tried[0].tokens <= losses.small and not best_by_tokens.carving.has_types:
         return tried
     sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
     refused: list[ValueError] = []
@@ -207,10 +210,11 @@ def tried_sizes(
         except ValueError as error:
             refused.append(error)
             continue
-        top = min((one.loss for one in tried), default=math.inf)
-        if -plan.score * scale >= top:
+        top, rest = min((one.loss for one in tried), default=math.inf), -plan.score * scale
+        if rest >= top:
             continue
-        tried.append(row(size, plan))
+        weight_bytes = plan.costs["weight_bytes"] if best_by_tokens.carving.has_types else None
+        tried.append(TriedSize(size, plan.costs["params"], losses.of(size), rest, weight_bytes))
         if tried[-1].tokens > top:
             break
     if not tried:

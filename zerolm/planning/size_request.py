@@ -314,8 +314,13 @@ class SizeRequest:
 
     def of_space(self) -> Self:
         """Return the same request without the settings that a space defines: sizes and divisors."""
-        of_space = type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
-        return replace(of_space, is_square=self.is_square)
+        return type(self)(
+            self.limits,
+            vocabulary=self.vocabulary,
+            shape=self.shape,
+            space=self.space,
+            is_square=self.is_square,
+        )
 
     @property
     def weighs_experts(self) -> bool:

@@ -156,6 +156,7 @@ IMPOSSIBLE: dict[str, str] = {
     "llama --keep-ffn 0.5 --multiple-of 64": "steps of 64",
     "llama --keep-hidden .001": "0.001 of 48 components of the stream rounds to none",
     "llama --max-params 0.7x --shape per-layer": "--shape uniform",
+    "llama --max-params 0.7x --shape per-layer --keep-layers .5": "--keep-layers needs --shape uniform",
     "llama --max-params 0.9x --tensor-parallel 7": "7",
     "llama --max-params 0x": "--max-params 0 would have to be at least",
     "llama --max-params 2x": "'2x' is no share of the parent's",

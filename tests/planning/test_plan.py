@@ -219,7 +219,6 @@ def test_the_nearest_divisors_that_leave_a_size_are_named(
 
 
 BAD = {
-    "--keep-layers needs --shape uniform": SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
     "layers cannot be ranked by weights alone": SizeRequest.of(keep={"layers": 0.5}),
     "no size is left": SizeRequest.of(budgets={"max_params": 10**6}, multiple_of=100),
 }

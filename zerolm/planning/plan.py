@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product, zip_longest
 from typing import Final, TypeVar
 
@@ -141,7 +141,8 @@ def plan_per_layer(
 ) -> Planned:
     """Return the best cut with separate sizes in every layer, by exact search over all of them.
 
-    Layers may be removed where the criterion scores a network without them.
+    Layers may be removed where the criterion scores a network without them. Where it prefers a network
+    without any layer, the cut has equal sizes. Raises ``Infeasible`` where no cut keeps the budgets.
     """
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, part_costs, layer) for layer in range(parent.depth)]
@@ -155,7 +156,7 @@ def plan_per_layer(
     picked = [sizes[chosen[0]] for (sizes, _), chosen in zip(layers, solution.picks, strict=True)]
     kept_layers = [layer for layer, size in enumerate(picked) if size != REMOVED]
     if not kept_layers:
-        raise ValueError("only a network without any layer keeps the budgets")
+        return replace(plan_uniform(parent, criterion, choices, part_costs, budgets), optimal=False)
     return Planned(
         Cut.of(parent, kept_layers, picked.__getitem__, criterion.choose),
         dict(zip(COSTS, solution.costs.tolist(), strict=True)),

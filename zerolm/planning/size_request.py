@@ -271,11 +271,15 @@ class SizeRequest:
         return shares
 
     def check(self) -> None:
-        """Raise ``ValueError`` where shares contradict each other."""
+        """Raise ``ValueError`` where shares contradict each other, or the shape of layers."""
         cut = next((name for name, share in self.keep.items() if share < 1), None)
         if self.shares.all is not None and cut is not None:
             flag = f"--keep-{cut} {self.keep[cut]:g}"
             raise ValueError(f"--keep 1 keeps all units and {flag} cuts some of them: leave one of them out")
+        if not self.is_uniform and self.keep.get("layers", 1) < 1:
+            raise ValueError(
+                "--keep-layers needs --shape uniform; with --shape per-layer, budgets choose the layers"
+            )
 
     @property
     def budgets(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -142,7 +142,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
     hidden = width.hidden if width else kinds["hidden"].whole
-    chosen["heads"] = _as_wide(checkpoint, request, chosen["heads"], hidden)
+    chosen["heads"] = _groups_at(checkpoint, request, hidden)
     if not chosen["heads"]:
         raise ValueError(
             f"queries of this gguf are as wide as its hidden size, and no KV groups make them {hidden} wide: "
@@ -155,19 +155,11 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
 
 def _groups_at(checkpoint: Checkpoint, request: SizeRequest, hidden: int) -> tuple[int, ...]:
     """Return the numbers of KV groups that the request allows with a stream of this width."""
+    parent, share = dimensions(checkpoint), request.keep.get("heads")
     sizes = sizes_of(checkpoint, request, Width(hidden, checkpoint.layout.tied))["heads"]
-    share = request.keep.get("heads")
     counts = _sizes_of_plans("heads", sizes, request) if share is None else (sizes.nearest(share),)
-    return _as_wide(checkpoint, request, counts, hidden)
-
-
-def _as_wide(
-    checkpoint: Checkpoint, request: SizeRequest, groups: Sequence[int], hidden: int
-) -> tuple[int, ...]:
-    """Return the numbers of KV groups whose queries are as wide as the stream, all where they need not be."""
-    parent = dimensions(checkpoint)
     queries = parent.heads_per_group * parent.head_size
-    return tuple(count for count in groups if not request.is_square or count * queries == hidden)
+    return tuple(count for count in counts if not request.is_square or count * queries == hidden)
 
 
 def _sizes_of_plans(kind: str, sizes: Sizes, request: SizeRequest) -> tuple[int, ...]:
@@ -315,10 +307,6 @@ def plans_of(
     """
     if not request.budgets and not request.keep:
         raise ValueError("no target size: give a budget such as --max-params 0.8x, or --keep-ffn 0.75")
-    if not request.is_uniform and "layers" in request.keep:
-        raise ValueError(
-            "--keep-layers needs --shape uniform; with --shape per-layer, budgets choose the layers"
-        )
     plans, errors = [], []
     for width in widths(checkpoint, criterion, request):
         try:

@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ from hypothesis import strategies as st
 from typed_models import fused_parent, some_words, typed_parent
 
 from zerolm.architecture import Ints
+from zerolm.carving.bits import options as options_of_types
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
 from zerolm.carving.bits.file_moments import of_matrices
 from zerolm.carving.bits.kernels import rounded
-from zerolm.carving.bits.options import All, Either, Options, Picks, Tree, least_bytes, least_loss
+from zerolm.carving.bits.options import MOST, All, Either, Options, Picks, Tree, least_bytes, least_loss
 from zerolm.carving.bits.plan import Within, typed_plans
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild
@@ -34,6 +37,7 @@ from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import costs_of
 from zerolm.progress import silent
 from zerolm.solvers.problem import Budgets
+from zerolm.solvers.solver import Infeasible
 from zerolm.text.calibration import tokens_of
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
@@ -129,8 +133,13 @@ class Last(FirstUnits):
         return np.arange({"groups": 2, "ffn": 96}[kind])[-count:]
 
 
-def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool) -> float:
-    """Return the least loss of all sizes, layers and types, by trying what each of them costs."""
+def brute(
+    estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool, most_groups: int = 4
+) -> float:
+    """Return the least loss of all sizes, layers and types, by trying what each of them costs.
+
+    All layers together have at most this number of KV groups.
+    """
     fronts, roles = [], in_layers(estimates, by, (1, 2), (32, 64, 96))
     for layer in range(2):
         options: dict[tuple[int, int] | None, list[tuple[int, float]]] = {
@@ -164,6 +173,8 @@ def brute(estimates: TypeEstimates, by: LossTable, budget: int, *, uniform: bool
             continue
         if uniform and None not in (first, second) and first != second:
             continue
+        if sum(1 + size[0] for size in (first, second) if size is not None) > most_groups:
+            continue
         for a, b, c in itertools.product(fronts[0][first], fronts[1][second], ends):
             if a[0] + b[0] + c[0] <= budget:
                 best = min(best, a[1] + b[1] + c[1])
@@ -179,7 +190,7 @@ def test_the_plan_is_the_best(estimates: TypeEstimates, seed: int, share: float,
     )
     wanted = brute(estimates, by, budget, uniform=uniform)
     if not np.isfinite(wanted):
-        with pytest.raises(ValueError, match="no types keep the budgets: --max-weight-bytes"):
+        with pytest.raises(ValueError, match="no types keep the budgets together: --max-weight-bytes"):
             typed_plans(estimates, by, request, of(budget))
         return
     plan = typed_plans(estimates, by, request, of(budget))[0]
@@ -189,16 +200,40 @@ def test_the_plan_is_the_best(estimates: TypeEstimates, seed: int, share: float,
     assert TypedChild(WeighedChild(Child(checkpoint, plan.cut)), plan.types).bytes == plan.bytes
 
 
+GROUP: Final = 2 * 2 * 16 * 1024
+"""Bytes of the KV cache of one group: keys and values of 16 channels in 16 bits, for 1,024 tokens."""
+
+
 def test_other_budgets_hold_beside_the_bytes(estimates: TypeEstimates) -> None:
     by: Criterion = table(0)
-    budgets = {"max_weight_bytes": 60_000, "max_kv_bytes": 2 * 2 * 2 * 16 * 1024}
+    budgets = {"max_weight_bytes": 60_000, "max_kv_bytes": 2 * GROUP}
     request = SizeRequest.of(budgets=budgets, multiple_of=32)
     within = Within(60_000, Budgets.of({"max_kv_bytes": budgets["max_kv_bytes"]}), StoredCosts())
     plan = typed_plans(estimates, by, request, within)[0]
     assert len(plan.cut.layers) * len(plan.cut.layers[0]["groups"]) <= 2
     assert typed_plans(estimates, by, request, of(60_000))[0].loss <= plan.loss
-    with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):
-        typed_plans(estimates, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)
+
+
+@given(st.integers(0, 50), st.floats(0.3, 1.0), st.integers(1, 4))
+def test_separate_sizes_within_other_budgets_are_within_their_gap(
+    estimates: TypeEstimates, seed: int, share: float, most_groups: int
+) -> None:
+    by, limit = table(seed), most_groups * GROUP
+    budget = int(share * sum(2 * one.count for one in estimates.checkpoint.tensors.values()) / 2)
+    budgets = {"max_weight_bytes": budget, "max_kv_bytes": limit}
+    request = SizeRequest.of(budgets=budgets, shape="per-layer", multiple_of=32)
+    within = Within(budget, Budgets.of({"max_kv_bytes": limit}), StoredCosts())
+    wanted = brute(estimates, by, budget, uniform=False, most_groups=most_groups)
+    if not np.isfinite(wanted):
+        with pytest.raises(ValueError, match=r"together: --max-weight-bytes, --max-kv-bytes$"):
+            typed_plans(estimates, by, request, within)
+        return
+    plan = typed_plans(estimates, by, request, within)[0]
+    assert plan.bytes <= budget
+    assert plan.costs["kv_bytes"] <= limit
+    assert plan.loss - plan.gap <= wanted * (1 + 1e-9)
+    assert wanted <= plan.loss * (1 + 1e-9)
+    assert plan.optimal <= np.isclose(plan.loss, wanted, rtol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +261,15 @@ def test_fewer_tokens_leave_their_bytes_to_the_rest(session: Session) -> None:
         np.testing.assert_array_equal(one.loss, half[role].loss)
     plans = [planner.predicted(by)[0] for planner in planners]
     assert plans[1].loss < plans[0].loss
+
+
+@pytest.mark.parametrize("shape", ["uniform", "per-layer"])
+def test_other_budgets_that_no_child_keeps_are_refused_before_the_text(session: Session, shape: str) -> None:
+    budgets = {"max_weight_bytes": 10**6, "max_kv_bytes": 1}
+    size = SizeRequest.of(budgets=budgets, shape=shape)
+    planner = TypePlanner(session.checkpoint, size, session, StoredCosts(), silent)
+    with pytest.raises(Infeasible, match=r"max_kv_bytes 1 would have to be at least [1-9]\d*$"):
+        planner.check(by_loss=True)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2])
@@ -287,11 +331,16 @@ def every(tree: Tree) -> Iterator[tuple[Picks, int, float]]:
             yield picks, sum(size for _, size, _ in parts), sum(loss for _, _, loss in parts)
 
 
-@settings(max_examples=200)
-@given(TREES, st.integers(0, 200), st.just(np.inf) | st.floats(0, 20))
-def test_the_least_loss_is_that_of_all_choices(tree: Tree, budget: int, below: float) -> None:
+SUMS = st.lists(TREES, min_size=2, max_size=4).map(lambda parts: All(tuple(parts)))
+
+
+@settings(max_examples=300)
+@given(TREES | SUMS, st.integers(0, 200), st.just(np.inf) | st.floats(0, 20), st.sampled_from([1, 4, MOST]))
+def test_the_least_loss_is_that_of_all_choices(tree: Tree, budget: int, below: float, most: int) -> None:
+    """Also where trees with more than a few pairs of choices are divided."""
     able = [(loss, size) for _, size, loss in every(tree) if size <= budget and loss < below - 1e-9]
-    best = least_loss(tree, budget, below)
+    with mock.patch.object(options_of_types, "MOST", most):
+        best = least_loss(tree, budget, below)
     if not able:
         assert best is None or best.loss >= below - 1e-9
         return

@@ -5,11 +5,13 @@ one is chosen (``Options``), such as the types of a tensor. For a multiplier l t
 separates over the parts. That minimum minus l x budget is a lower bound of the loss (Lagrange). A
 partial choice may be excluded if its excess over the parts' own minimum is larger than the gap between the
 bound and a known solution. Few choices remain, and dynamic programming over bytes and loss tries all of them.
+Where a single part takes many bytes, such as a layer of a mixture of experts, the gap is wide and many
+remain. Then each alternative of that part is bounded and searched on its own (branch and bound).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +24,8 @@ STEPS: Final = 60
 MULTIPLIERS: Final = (1e-30, 1e6)
 SLACK: Final = 1e-12
 """Tolerance for rounding, relative to the loss and to multiplier x budget."""
+MOST: Final = 300_000
+"""Pairs of partial choices in one sum, above which a tree is divided."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,23 +73,79 @@ class Undominated:
     picks: Callable[[int], Picks]
 
 
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """A tree with the ``multiplier`` of its best ``bound``, and the loss of a ``feasible`` choice."""
+
+    tree: Tree
+    multiplier: float
+    bound: float
+    feasible: float
+
+
+class _TooMany(Exception):
+    """More pairs of partial choices than were allowed."""
+
+
 def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
     """Return the choice of least loss within a budget, of equals the smallest; None if none is ``below``."""
-    if least_bytes(tree) > budget:
-        return None
-    multiplier, bound, feasible = _dual(tree, budget)
-    if bound >= below:
-        return None
-    limit = min(below, feasible)
-    slack = max(0.0, limit - bound) + SLACK * max(abs(limit), abs(bound), multiplier * budget)
-    states = _states(tree, multiplier, slack)
+    best: Best | None = None
+    limit, trees = below, _relaxed([tree], budget)
+    while trees:
+        relaxed, *trees = sorted(trees, key=lambda one: one.bound)
+        limit = min(limit, relaxed.feasible)
+        rounding = SLACK * max(abs(limit), abs(relaxed.bound), relaxed.multiplier * budget)
+        if relaxed.bound >= below or relaxed.bound > limit + rounding:
+            break
+        slack = max(0.0, limit - relaxed.bound) + rounding
+        divided = _divided(relaxed, slack)
+        try:
+            states = _states(relaxed.tree, relaxed.multiplier, slack, MOST if divided else np.inf)
+        except _TooMany:
+            trees += _relaxed(divided, budget)
+            continue
+        choice = _least(states, budget)
+        if choice is not None and choice.loss < below:
+            best = min(filter(None, (best, choice)), key=lambda one: (one.loss, one.bytes))
+            limit = min(limit, best.loss)
+    return best
+
+
+def _least(states: Undominated, budget: int) -> Best | None:
+    """Return the choice of least loss within a budget, of equals the smallest."""
     inside = np.flatnonzero(states.bytes <= budget)
     if not len(inside):
         return None
-    best = inside[np.lexsort((states.bytes[inside], states.loss[inside]))[0]]
-    if states.loss[best] >= below:
-        return None
-    return Best(states.picks(int(best)), int(states.bytes[best]), float(states.loss[best]))
+    at = int(inside[np.lexsort((states.bytes[inside], states.loss[inside]))[0]])
+    return Best(states.picks(at), int(states.bytes[at]), float(states.loss[at]))
+
+
+def _relaxed(trees: Sequence[Tree], budget: int) -> list[Relaxed]:
+    """Return the trees that a budget allows, with their bounds."""
+    return [_dual(tree, budget) for tree in trees if least_bytes(tree) <= budget]
+
+
+def _divided(relaxed: Relaxed, slack: float) -> list[Tree]:
+    """Return the tree once for each alternative of its most uncertain part; empty where all are certain."""
+    if not isinstance(relaxed.tree, All):
+        return []
+    parts, near = relaxed.tree.parts, []
+    for place, part in enumerate(parts):
+        if isinstance(part, Either) and len(part.parts) > 1:
+            least, second, *_ = sorted(_at(each, relaxed.multiplier)[0] for each in part.parts)
+            near += [(second - least, place, part)] if second - least <= slack else []
+    if not near:
+        return []
+    _, place, part = min(near, key=lambda one: one[:2])
+    only = (All((_chosen(part, at), each)) for at, each in enumerate(part.parts))
+    return [All((*parts[:place], one, *parts[place + 1 :])) for one in only]
+
+
+def _chosen(part: Either, at: int) -> Options:
+    """Return a table without bytes or loss whose only possible row is the alternative ``at`` of a part."""
+    loss = np.full(len(part.parts), np.inf)
+    loss[at] = 0.0
+    return Options(part.name, np.zeros(len(loss), np.int64), loss)
 
 
 def least_bytes(tree: Tree) -> int:
@@ -95,8 +155,8 @@ def least_bytes(tree: Tree) -> int:
     return sum(of_parts) if isinstance(tree, All) else min(of_parts)
 
 
-def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
-    """Return the multiplier with the best bound, that bound, and the loss of a feasible choice.
+def _dual(tree: Tree, budget: int) -> Relaxed:
+    """Return a tree with the multiplier of its best bound.
 
     At a high multiplier the minimum of loss + multiplier x bytes has few bytes, at a low one many.
     """
@@ -117,7 +177,7 @@ def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
         best, at = free[0], 0.0
     if free[1] <= budget:
         feasible = min(feasible, free[2])
-    return at, best, feasible
+    return Relaxed(tree, at, best, feasible)
 
 
 def _at(tree: Tree, multiplier: float) -> tuple[float, int, float]:
@@ -132,21 +192,24 @@ def _at(tree: Tree, multiplier: float) -> tuple[float, int, float]:
     return sum(one[0] for one in of_parts), sum(one[1] for one in of_parts), sum(one[2] for one in of_parts)
 
 
-def _states(tree: Tree, multiplier: float, slack: float) -> Undominated:
-    """Return the choices whose loss + multiplier x bytes exceeds the minimum by at most ``slack``."""
+def _states(tree: Tree, multiplier: float, slack: float, most: float) -> Undominated:
+    """Return the choices whose loss + multiplier x bytes exceeds the minimum by at most ``slack``.
+
+    Raises ``_TooMany`` where a sum has more than ``most`` pairs of choices.
+    """
     if isinstance(tree, Options):
         values = tree.loss + multiplier * tree.bytes
         kept = np.flatnonzero(values <= values.min() + slack)
         return _front(tree.bytes[kept], tree.loss[kept], lambda i: {tree.name: int(kept[i])})
     if isinstance(tree, Either):
-        return _of_either(tree, multiplier, slack)
-    return _of_all(tree, multiplier, slack)
+        return _of_either(tree, multiplier, slack, most)
+    return _of_all(tree, multiplier, slack, most)
 
 
-def _of_either(tree: Either, multiplier: float, slack: float) -> Undominated:
+def _of_either(tree: Either, multiplier: float, slack: float, most: float) -> Undominated:
     least = [_at(part, multiplier)[0] for part in tree.parts]
     top = min(least) + slack
-    able = [(place, _states(part, multiplier, top - floor)) for place, (part, floor) in
+    able = [(place, _states(part, multiplier, top - floor, most)) for place, (part, floor) in
             enumerate(zip(tree.parts, least, strict=True)) if floor <= top]  # fmt: skip
     which = np.concatenate([np.full(len(states.loss), i) for i, (_, states) in enumerate(able)])
     within = np.concatenate([np.arange(len(states.loss)) for _, states in able])
@@ -161,10 +224,12 @@ def _of_either(tree: Either, multiplier: float, slack: float) -> Undominated:
     return _front(sizes, losses, picks)
 
 
-def _of_all(tree: All, multiplier: float, slack: float) -> Undominated:
+def _of_all(tree: All, multiplier: float, slack: float, most: float) -> Undominated:
     total, floor = Undominated(np.zeros(1, np.int64), np.zeros(1), lambda i: {}), 0.0
     for part in tree.parts:
-        more = _states(part, multiplier, slack)
+        more = _states(part, multiplier, slack, most)
+        if len(total.loss) * len(more.loss) > most:
+            raise _TooMany
         floor += _at(part, multiplier)[0]
         total = _summed(total, more, multiplier, floor + slack)
     return total

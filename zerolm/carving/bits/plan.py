@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -11,12 +12,12 @@ import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.estimates import RoleEstimates, TypeEstimates
-from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
+from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_loss
 from zerolm.carving.bits.row_blocks import widths_in_file
 from zerolm.costs import COSTS, CostModel
 from zerolm.passes.matrix_moments import Place
 from zerolm.planning.loss_table import LossTable
-from zerolm.planning.part_costs import Choices, outer_sum, part_costs
+from zerolm.planning.part_costs import Choices, PartCosts, outer_sum, part_costs
 from zerolm.planning.plan import Planned, of_units, unit_scores
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import choices, with_ranked_layers
@@ -31,13 +32,21 @@ Places = tuple[int, ...]
 """The place of a number of units among its choices, for each of ``UNITS``."""
 NEAR: Final = 2.0
 """Plans for a width with a loss above this multiple of the least one are not searched for."""
+PRICES: Final = (1e-9, 1e3)
+"""Range of the loss, in nats, that is added for costs at their limits."""
+STEPS: Final = 16
+"""Number of bisections of the logarithm of that loss."""
 
 
 @dataclass(frozen=True, eq=False)
 class TypedPlan(Planned):
-    """A cut with the ``types`` of its matrices by the parent's layer and role, and its bytes with these."""
+    """A cut with the ``types`` of its matrices by the parent's layer and role, and its bytes with these.
+
+    Its loss is at most ``gap`` above the least one for its width.
+    """
 
     types: Mapping[Place, str] = field(default_factory=dict)
+    gap: float = 0.0
 
     @property
     def bytes(self) -> int:
@@ -207,6 +216,51 @@ class Backbones:
         )
         return min(filter(None, alternatives), key=lambda choice: (choice.loss, choice.bytes), default=None)
 
+    def limited(self, within: Within, below: float) -> TypedPlan | None:
+        """Return a plan with separate sizes in every layer within all budgets; None if none is ``below``.
+
+        Where the best plan within the bytes exceeds other costs, these add to the loss of every size, as
+        little as keeps their budgets (Lagrange). That skips some plans, and bounds what they can gain.
+        """
+        best = self.best(None, below=below)
+        if best is None:
+            return None
+        plan = self.plan(best, None, is_proven=True)
+        exceeded, bound, least = ~within.keeps(plan), plan.loss, None
+        if not exceeded.any():
+            return plan
+        costs_by_part = part_costs(self.estimates.checkpoint, self.choices, self.costs)
+        room = np.maximum(within.others.high - costs_by_part.outside, 1)  # (6,)
+        low, high = np.log(PRICES)
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            prices = np.where(exceeded, np.exp(middle) / room, 0.0)
+            best = self._priced(prices, costs_by_part).best(None)
+            assert best is not None  # the bytes allow one
+            plan = self.plan(best, None, is_proven=False)
+            bound = max(bound, best.loss - float(prices @ room))
+            allowed = within.keeps(plan)
+            if allowed.all():
+                added = prices @ (within.counted(plan) - costs_by_part.outside)
+                plan, high = replace(plan, score=float(added) - best.loss), middle
+                least = plan if least is None or plan.loss < least.loss else least
+            else:
+                exceeded, low = exceeded | ~allowed, middle
+        if least is None or bound >= below:
+            return None
+        return replace(least, gap=max(0.0, least.loss - bound))
+
+    def _priced(self, prices: Floats, costs_by_part: PartCosts) -> Backbones:
+        """Return the same sizes with losses that contain ``prices`` (6,) of their costs."""
+        backbones, layers = copy(self), costs_by_part.layers
+        more = [
+            np.array([[layer.units[kind][count] @ prices for count in counts] for layer in layers])
+            for kind, counts in enumerate(self.choices.units)
+        ]
+        more[-1] += np.array([[layer.rest @ prices] for layer in layers])
+        backbones.losses = [losses + each for losses, each in zip(self.losses, more, strict=True)]
+        return backbones
+
 
 def _least(role: RoleEstimates, multiplier: float) -> Floats:
     """Return the minimum of loss + multiplier x bytes over types, (layers, sizes)."""
@@ -226,6 +280,14 @@ class Within:
         limits = zip(self.others.names, self.others.high, strict=True)
         return tuple(f"max_{name}" for name, high in limits if high < UNBOUNDED)
 
+    def counted(self, plan: Planned) -> Ints:
+        """Return the costs of a plan, (6,), in the order of ``COSTS``."""
+        return np.array([plan.costs[name] for name in COSTS])
+
+    def keeps(self, plan: Planned) -> Bools:
+        """Return which of the other costs of a plan keep their limits, (6,)."""
+        return np.asarray(self.counted(plan) <= self.others.high)
+
 
 def typed_plans(
     estimates: TypeEstimates, by: Criterion, request: SizeRequest, within: Within
@@ -233,53 +295,32 @@ def typed_plans(
     """Return the best plan for each width of the stream that allows one, the best of all first.
 
     Cuts have the losses of ``by``, if that is a table of losses; otherwise 0, and the request must fix the
-    sizes. Plans with more than twice the least loss are omitted. Raises ``ValueError``, with the fewest
-    bytes, where there is no plan.
+    sizes. Plans with more than twice the least loss are omitted. Raises ``ValueError`` where there is none.
     """
     checkpoint, sides = estimates.checkpoint, list[Backbones]()
     for width in widths_in_file(checkpoint, by, request):
         possible = with_ranked_layers(checkpoint, choices(checkpoint, request, width), by)
         sides.append(Backbones(estimates, possible, by, within))
-    limited = bool(within.limited)
-    if not request.is_uniform:
-        if limited:
-            raise ValueError(
-                f"per-layer sizes and types are planned within max_weight_bytes alone: leave "
-                f"{within.limited[0]} out, or give --shape uniform"
-            )
-        plans = _per_layer(sides)
-    else:
-        plans = _uniform(sides, request, within, limited=limited)
+    plans = _uniform(sides, request, within) if request.is_uniform else _per_layer(sides, within)
     if not plans:
-        least = min(smallest(backbones) for backbones in sides)
-        if least <= within.bytes:
-            others = ", ".join(f"--{name.replace('_', '-')}" for name in within.limited)
-            raise ValueError(
-                f"no types keep the budgets together: of the plans of {least:,} to {within.bytes:,} bytes of "
-                f"weights, {others} allows none"
-            )
-        raise ValueError(
-            f"no types keep the budgets: --max-weight-bytes {within.bytes:,} would have to be at least "
-            f"{least:,}"
-        )
+        budgets = ", ".join(f"--{name.replace('_', '-')}" for name in ("max_weight_bytes", *within.limited))
+        raise ValueError(f"no types keep the budgets together: {budgets}")
     return sorted(plans, key=lambda plan: (plan.loss, plan.bytes))
 
 
-def _per_layer(sides: Sequence[Backbones]) -> list[TypedPlan]:
+def _per_layer(sides: Sequence[Backbones], within: Within) -> list[TypedPlan]:
+    """Return the best plans with separate sizes in every layer, for each width."""
     plans: list[TypedPlan] = []
     for bound, place in sorted((each.bound(), place) for place, each in enumerate(sides)):
         top = min((plan.loss for plan in plans), default=np.inf)
-        if bound < NEAR * top:
-            best = sides[place].best(None, below=NEAR * top)
-            if best is not None:
-                plans.append(sides[place].plan(best, None, is_proven=True))
+        plan = sides[place].limited(within, NEAR * top) if bound < NEAR * top else None
+        plans += [] if plan is None else [plan]
     return plans
 
 
-def _uniform(
-    sides: Sequence[Backbones], request: SizeRequest, within: Within, *, limited: bool
-) -> list[TypedPlan]:
+def _uniform(sides: Sequence[Backbones], request: SizeRequest, within: Within) -> list[TypedPlan]:
     """Return the best plans with one size for all layers, for each width."""
+    limited = bool(within.limited)
     fixed = limited or "layers" in request.keep
     plans: dict[int, TypedPlan] = {}
     rows = []
@@ -324,12 +365,6 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> tuple[list
     units = [-scores for scores in unit_scores(parent, table, chosen)]
     stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
     return units, np.asarray(table.without_layer, np.float64), stream
-
-
-def smallest(backbones: Backbones) -> int:
-    """Return the fewest bytes of a child for this width."""
-    every = np.ndindex(backbones.choices.shape)
-    return min(least_bytes(backbones.tree(at, required_layer=0)) for at in every)
 
 
 def fewest_bytes(estimates: TypeEstimates, request: SizeRequest) -> tuple[int, str]:

@@ -29,7 +29,7 @@ from zerolm.planning.loss_table import LossTable
 from zerolm.planning.part_costs import Choices
 from zerolm.planning.plan import finalists
 from zerolm.planning.size_request import SHARES, SizeRequest
-from zerolm.planning.sizes import choices, sizes_of
+from zerolm.planning.sizes import choices, plan_of, sizes_of
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
 from zerolm.solvers.solver import Infeasible
@@ -177,6 +177,11 @@ class TypePlanner:
                 f"no types keep the budgets: --max-weight-bytes {self.budget:,} would have to be at least "
                 f"{least:,}{as_bits} ({sizes}){units}"
             )
+        if self.within.limited:
+            others = replace(
+                self.size, limits=replace(self.size.limits, max_weight_bytes=None), shape="uniform"
+            )
+            plan_of(self.checkpoint, FirstUnits(-1.0), others, self.costs)
 
     @property
     def _whole(self) -> SizeRequest:
@@ -212,7 +217,8 @@ class TypePlanner:
     def fit(self, plan: TypedPlan) -> list[str]:
         """Return notes on types that do not fit matrices of a plan."""
         session, sizes = self.session, replace(Choices.of_cut(plan.cut), width=plan.width)
-        notes = [*self.rounded_shares, *fit_notes(self._without_losses.rows([sizes]), self.types)]
+        gap = f"the predicted loss is at most {plan.gap:.2g} above the least possible" if plan.gap else ""
+        notes = [*self.rounded_shares, gap, *fit_notes(self._without_losses.rows([sizes]), self.types)]
         if session is not None and session.methods.repair == "least-squares" and not session.repairs_types:
             notes.append("errors of rounding are not refitted with experts")
         return notes

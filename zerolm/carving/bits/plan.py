@@ -32,9 +32,9 @@ Places = tuple[int, ...]
 """The place of a number of units among its choices, for each of ``UNITS``."""
 NEAR: Final = 2.0
 """Plans for a width with a loss above this multiple of the least one are not searched for."""
-PRICES: Final = (1e-9, 1e3)
-"""Range of the loss, in nats, that is added for costs at their limits."""
-STEPS: Final = 16
+PRICES: Final = (1e-3, 1e3)
+"""Range of the loss that is added for costs at their limits, in units of the loss within the bytes alone."""
+STEPS: Final = 10
 """Number of bisections of the logarithm of that loss."""
 
 
@@ -231,7 +231,7 @@ class Backbones:
             return plan
         costs_by_part = part_costs(self.estimates.checkpoint, self.choices, self.costs)
         room = np.maximum(within.others.high - costs_by_part.outside, 1)  # (6,)
-        low, high = np.log(PRICES)
+        low, high = np.log(PRICES) + np.log(max(plan.loss, np.finfo(float).tiny))
         for _ in range(STEPS):
             middle = (low + high) / 2
             prices = np.where(exceeded, np.exp(middle) / room, 0.0)

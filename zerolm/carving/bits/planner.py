@@ -116,7 +116,7 @@ class TypePlanner:
             EqualBytes(ALONE if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
-        return plans[best], [*rows, *self._single()], losses[best]
+        return plans[best], [*rows, *([] if self.within.limited else self._single())], losses[best]
 
     def _with_loss_by(self, plan: TypedPlan, by: Criterion, other: Criterion) -> TypedPlan:
         """Return a plan of one table with its loss by another."""

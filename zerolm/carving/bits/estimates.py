@@ -310,12 +310,12 @@ class TypeEstimates:
         sizes = np.zeros((len(counts), len(kinds)), np.int64)
         possible = np.ones(sizes.shape, np.bool_)
         for matrix in self._of(place):
-            along = self.weighed.along(matrix)
-            for row, count in enumerate(counts.tolist()):
-                m, n, k = along.shaped(count, self._hidden(width))
-                able = types_of_rows(self.checkpoint, self.types, matrix.stack.first.source, k)
-                sizes[row] += [kind.size(k) * n * m for kind in kinds]
-                possible[row] &= [kind in able for kind in kinds]
+            along, source = self.weighed.along(matrix), matrix.stack.first.source
+            shapes = [along.shaped(count, self._hidden(width)) for count in counts.tolist()]
+            lengths = {k for _, _, k in shapes}
+            able = {k: types_of_rows(self.checkpoint, self.types, source, k) for k in lengths}
+            sizes += [[kind.size(k) * n * m for kind in kinds] for m, n, k in shapes]
+            possible &= [[kind in able[k] for kind in kinds] for _, _, k in shapes]
         return sizes, possible
 
     def _of(self, place: Place) -> Sequence[FileMatrix]:

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.units.kept_units import best
 from zerolm.units.stream.narrowing import Width
 
 
@@ -67,7 +66,7 @@ class Additive(Criterion):
     chosen_by: dict[str, list[Floats]] | None = None
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
-        return best((self.chosen_by or self.importance)[kind][layer], count)
+        return np.sort(self._orders[kind][layer][:count])
 
     def score(self, layer: int, kind: str, count: int) -> float:
         return float(self._sums[kind][layer][count])
@@ -77,13 +76,21 @@ class Additive(Criterion):
         return float(sums[-1] - sums[count])
 
     @cached_property
-    def _sums(self) -> dict[str, list[Floats]]:
-        """Return the sums of the scores of the first 0, 1, 2 ... chosen units."""
+    def _orders(self) -> dict[str, list[Ints]]:
+        """The units in the order in which they are chosen; ties go to the first."""
         chosen_by = self.chosen_by or self.importance
         return {
+            kind: [np.argsort(-values, kind="stable") for values in layers]
+            for kind, layers in chosen_by.items()
+        }
+
+    @cached_property
+    def _sums(self) -> dict[str, list[Floats]]:
+        """The sums of the scores of the first 0, 1, 2 ... chosen units."""
+        return {
             kind: [
-                np.concatenate([[0.0], np.cumsum(values[np.argsort(-by, kind="stable")])])
-                for values, by in zip(layers, chosen_by[kind], strict=True)
+                np.concatenate([[0.0], np.cumsum(values[order])])
+                for values, order in zip(layers, self._orders[kind], strict=True)
             ]
             for kind, layers in self.importance.items()
         }

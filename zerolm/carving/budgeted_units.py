@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.experts.expert_count import Costs, ExpertWidth, counts_of, largest_within, limits_of
 from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
-from zerolm.carving.planned_child import announce_weighing, check_possible, planned
+from zerolm.carving.planned_child import check_possible, planned
 from zerolm.carving.request import PRICES, Methods, usual_criterion_of_experts
 from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, why_tokens_are_kept
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest, SizeRequest, VocabularyRequest
-from zerolm.progress import announce
+from zerolm.progress import about, announce
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
@@ -99,7 +100,7 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
     repaired, and measured on the tokens that compare plans. Raises ``ValueError`` where none keeps the
     budgets.
     """
-    ways = _ways(request)
+    ways, begun = _ways(request), time.monotonic()
     tried: dict[str, tuple[float, Carving]] = {}
     refused: list[ValueError] = []
     for way in [{"all": _whole(request.size.experts)}, *ways]:
@@ -110,10 +111,12 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
             carving = replace(request, size=replace(request.size, experts=experts), methods=methods)
             try:
                 with TemporaryDirectory(dir=folder) as scratch:
-                    loss = _loss(carving, Path(scratch), 0 if tried else 1 + sum(map(len, ways)))
+                    loss = _loss(carving, Path(scratch))
             except ValueError as error:
                 refused.append(error)
                 continue
+            if not tried:
+                _announce_rest(request, sum(map(len, ways)), time.monotonic() - begun)
             best = min((before for before, _ in tried.values()), default=loss)
             tried[name] = loss, carving
             if loss > best:
@@ -177,11 +180,17 @@ def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]
     return sorted({count for count in (*nearest, least) if least <= count < whole}, reverse=True)
 
 
-def _loss(request: Carving, folder: Path, trials: int) -> float:
-    """Return the loss of the best child of a request, in nats per token, or 1 - cosine.
+def _announce_rest(request: Carving, trials: int, seconds: float) -> None:
+    """Announce the time of further trials after one that took these seconds, if it is long."""
+    from zerolm.carving.pace import LONG
 
-    Unless ``trials`` is 0, the time for that number of trials is announced.
-    """
+    if trials * seconds >= LONG:
+        note = f"at most about {about(trials * seconds)} to compare experts with all other units"
+        announce(request.progress, f"{note}, and then for the child")
+
+
+def _loss(request: Carving, folder: Path) -> float:
+    """Return the loss of the best child of a request, in nats per token, or 1 - cosine."""
     if request.size.experts.are_cut:
         rest, experts = replace(request, size=request.size.without_experts), of_experts(request)
         request = replace(rest, parent=experts.as_parent(folder / "experts", is_tried=True))
@@ -189,8 +198,6 @@ def _loss(request: Carving, folder: Path, trials: int) -> float:
     session = carving.session
     if session is None:  # only tokens are removed
         return carving.parent.loss_of_tokens
-    if trials:
-        announce_weighing(carving, "experts", lambda work, pace: trials * work.planning(pace))
     plan = planned(carving)
     loss = session.finals([plan.cut])[0] if plan.compared is None else plan.compared
     return loss + carving.parent.loss_of_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
-    from zerolm.carving.pace import CarvingWork, Pace
+    from zerolm.carving.pace import CarvingWork
     from zerolm.carving.session import Session
     from zerolm.text.tokens import Tokens
 
@@ -119,19 +119,6 @@ def in_time(carving: Carving, spent: float) -> Carving:
     methods = replace(methods, sequences=sequences)
     announce(carving.progress, _time_note(methods))
     return replace(carving, methods=methods).running()
-
-
-def announce_weighing(carving: Carving, units: str, seconds_of: Callable[[CarvingWork, Pace], float]) -> None:
-    """Announce the time to compare units with all others, as ``seconds_of`` returns it, if it is long."""
-    session = carving.session
-    if session is None or carving.progress is silent:
-        return
-    from zerolm.carving.pace import LONG
-
-    seconds = seconds_of(work_of(carving, session), session.pace)
-    if seconds >= LONG:
-        note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
-        announce(carving.progress, note)
 
 
 def work_of(carving: Carving, session: Session) -> CarvingWork:

@@ -26,6 +26,8 @@ SLACK: Final = 1e-12
 """Tolerance for rounding, relative to the loss and to multiplier x budget."""
 MOST: Final = 300_000
 """Pairs of partial choices in one sum, above which a tree is divided."""
+SHARES: Final = (1 / 64, 1 / 8, 1.0)
+"""Shares of the gap that are searched, one after the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +99,32 @@ def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
         rounding = SLACK * max(abs(limit), abs(relaxed.bound), relaxed.multiplier * budget)
         if relaxed.bound >= below or relaxed.bound > limit + rounding:
             break
-        slack = max(0.0, limit - relaxed.bound) + rounding
-        divided = _divided(relaxed, slack)
+        gap = max(0.0, limit - relaxed.bound)
+        divided = _divided(relaxed, gap + rounding)
         try:
-            states = _states(relaxed.tree, relaxed.multiplier, slack, MOST if divided else np.inf)
+            choice = _searched(relaxed, budget, gap, rounding, MOST if divided else np.inf)
         except _TooMany:
             trees += _relaxed(divided, budget)
             continue
-        choice = _least(states, budget)
         if choice is not None and choice.loss < below:
             best = min(filter(None, (best, choice)), key=lambda one: (one.loss, one.bytes))
             limit = min(limit, best.loss)
     return best
+
+
+def _searched(relaxed: Relaxed, budget: int, gap: float, rounding: float, most: float) -> Best | None:
+    """Return the choice of least loss of a tree; None if the least is more than ``gap`` above its bound.
+
+    Gaps are wide where a feasible choice is poor, so shares of them are searched first.
+    """
+    choice = None
+    for share in SHARES:
+        slack = share * gap + rounding
+        choice = _least(_states(relaxed.tree, relaxed.multiplier, slack, most), budget)
+        if choice is not None and choice.loss <= relaxed.bound + slack:
+            break
+        gap = gap if choice is None else min(gap, choice.loss - relaxed.bound)
+    return choice
 
 
 def _least(states: Undominated, budget: int) -> Best | None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from zerolm.carving.experts.expert_count import Costs, ExpertWidth, counts_of, largest_within, limits_of
 from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
-from zerolm.carving.planned_child import check_possible, planned
+from zerolm.carving.planned_child import announce_comparison, check_possible, planned
 from zerolm.carving.request import PRICES, Methods, usual_criterion_of_experts
 from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, why_tokens_are_kept
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest, SizeRequest, VocabularyRequest
-from zerolm.progress import about, announce
+from zerolm.progress import announce
 from zerolm.settings.domains import domains_of
 from zerolm.text.defaults import NO_FILES
 
@@ -116,7 +116,8 @@ def _weighed(request: Carving, folder: Path) -> tuple[Carving, str]:
                 refused.append(error)
                 continue
             if not tried:
-                _announce_rest(request, sum(map(len, ways)), time.monotonic() - begun)
+                seconds = sum(map(len, ways)) * (time.monotonic() - begun)
+                announce_comparison(request.progress, "experts", seconds)
             best = min((before for before, _ in tried.values()), default=loss)
             tried[name] = loss, carving
             if loss > best:
@@ -178,15 +179,6 @@ def _tried(possible: Sequence[int], limits: Costs, costs: Callable[[int], Costs]
     alone = largest_within(limits, possible, costs)
     least = possible[0] if alone is None else alone
     return sorted({count for count in (*nearest, least) if least <= count < whole}, reverse=True)
-
-
-def _announce_rest(request: Carving, trials: int, seconds: float) -> None:
-    """Announce the time of further trials after one that took these seconds, if it is long."""
-    from zerolm.carving.pace import LONG
-
-    if trials * seconds >= LONG:
-        note = f"at most about {about(trials * seconds)} to compare experts with all other units"
-        announce(request.progress, f"{note}, and then for the child")
 
 
 def _loss(request: Carving, folder: Path) -> float:

@@ -15,7 +15,7 @@ from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.size_request import SizeRequest
 from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_notes
-from zerolm.progress import about, announce, silent
+from zerolm.progress import Progress, about, announce, silent
 from zerolm.solvers.solver import Infeasible
 from zerolm.text.defaults import GENERATED, NO_FILES
 from zerolm.units.importance.criteria import criterion_of, needs_tokens
@@ -119,6 +119,15 @@ def in_time(carving: Carving, spent: float) -> Carving:
     methods = replace(methods, sequences=sequences)
     announce(carving.progress, _time_note(methods))
     return replace(carving, methods=methods).running()
+
+
+def announce_comparison(progress: Progress, units: str, seconds: float) -> None:
+    """Announce the time to compare units with all others, if it is long."""
+    from zerolm.carving.pace import LONG
+
+    if seconds >= LONG:
+        note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
+        announce(progress, note)
 
 
 def work_of(carving: Carving, session: Session) -> CarvingWork:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from zerolm.carving.parent_and_request import Carving, quantised_types
-from zerolm.carving.planned_child import check_sizes, losses_by, work_of
+from zerolm.carving.planned_child import announce_comparison, check_sizes, losses_by, work_of
 from zerolm.carving.request import PRICES
 from zerolm.carving.result import TriedSize
 from zerolm.planning.plan import Planned
 from zerolm.planning.size_request import AUTO, USED
 from zerolm.planning.sizes import plan_of
-from zerolm.progress import Progress, about, announce, silent
+from zerolm.progress import Progress, silent
 from zerolm.units.importance.criterion import Criterion
 
 if TYPE_CHECKING:
@@ -74,13 +74,9 @@ class BestByTokens:
         session, progress = self.whole.session, self.whole.progress
         if session is None or progress is silent:
             return
-        from zerolm.carving.pace import LONG
-
         work, pace = work_of(self.whole, session), session.pace
         seconds = work.planning(pace) + work.measuring(pace, MEASURED) + work.of_vocabularies(pace, sizes)
-        if seconds >= LONG:
-            note = f"about {about(seconds)} to compare tokens with all other units, and then for the child"
-            announce(progress, note)
+        announce_comparison(progress, "tokens", seconds)
 
     def check(self, tokens: int) -> None:
         """Raise ``ValueError`` where no child is possible, before any long computation."""

@@ -25,9 +25,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
 from zerolm.carving.request import Destination, MethodRequest, Methods, methods_of
+from zerolm.carving.result import TriedSize
 from zerolm.carving.vocabulary import byte_losses, planned_size
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
+from zerolm.carving.vocabulary.size_search import MEASURED, SizeSearch, best_size
 from zerolm.carving.vocabulary.text_use import use_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.gguf.header import read_gguf_header
@@ -140,52 +142,97 @@ def test_sizes_within_budgets(parent: Path, text: Path, monkeypatch: pytest.Monk
 
 @given(
     losses=st.lists(st.floats(0.0, 0.1), min_size=1, max_size=9),
-    before=st.floats(0.0, 20.0),
+    noise=st.floats(0.0, 0.02),
     order=st.randoms(use_true_random=False),
 )
 def test_of_sizes_with_nearly_equal_losses_the_largest_is_kept(
-    losses: list[float], before: float, order: random.Random
+    losses: list[float], noise: float, order: random.Random
 ) -> None:
-    tried = [planned_size.TriedSize(size, 0, loss, 0.0) for size, loss in enumerate(losses, 300)]
+    tried = [TriedSize(size, 0, loss, 0.0) for size, loss in enumerate(losses, 300)]
     order.shuffle(tried)
-    chosen, within = planned_size.best_size(tried, before), min(losses) + before / 1000
+    chosen, within = best_size(tried, noise), min(losses) + noise
     assert losses[chosen - 300] <= within
     assert all(loss > within for loss in losses[chosen - 299 :])
 
 
-SIZES = st.lists(st.tuples(st.floats(0.0, 0.1), st.floats(1e-3, 1.0)), min_size=1, max_size=9)
+LOSSES = st.lists(st.tuples(st.floats(0.0, 0.1), st.floats(1e-3, 0.1)), min_size=1, max_size=12)
 
 
-@given(losses=SIZES, share=st.floats(0.1, 3.0), scale=st.floats(0.1, 2.0))
+class Sizes:
+    """A search of made-up sizes from 300 down: losses of tokens rise along them, those of all else fall."""
+
+    def __init__(
+        self, losses: list[tuple[float, float]], noise: float, impossible: int = 0, share: float | None = None
+    ) -> None:
+        tokens, rest = (
+            sorted(each, reverse=is_rest) for is_rest, each in enumerate(zip(*losses, strict=True))
+        )
+        self.rows = {
+            300 - n: TriedSize(300 - n, 0, *pair) for n, pair in enumerate(zip(tokens, rest, strict=True))
+        }
+        self.measured = list[int]()
+        self.passes = list[int]()
+        self.most, self.share = 300 - impossible, share
+        self.search = SizeSearch(list(self.rows), self.plan, self.tokens, self.measure, noise, {})
+
+    def plan(self, size: int) -> TriedSize:
+        if size > self.most:
+            raise ValueError(f"{size} tokens leave no room")
+        return replace(self.rows[size], tokens=0.0)
+
+    def tokens(self, size: int) -> float:
+        self.passes.append(size)
+        return self.rows[size].tokens
+
+    def measure(self, size: int) -> float | None:
+        self.measured.append(size)
+        return None if self.share is None else self.rows[size].rest * self.share
+
+
+@given(losses=LOSSES, noise=st.floats(0.0, 0.02), impossible=st.integers(0, 12))
+def test_sizes_that_are_not_tried_are_no_better(
+    losses: list[tuple[float, float]], noise: float, impossible: int
+) -> None:
+    """Against its twin: the loss of every size."""
+    sizes = Sizes(losses, noise, impossible)
+    possible = [row for row in sizes.rows.values() if row.size <= sizes.most]
+    if not possible:
+        with pytest.raises(ValueError, match=f"^{min(sizes.rows)} tokens leave no room"):
+            sizes.search.best()
+        return
+    assert sizes.search.best() == best_size(possible, noise)
+    assert len(set(sizes.passes)) == len(sizes.passes)
+
+
+def test_few_sizes_are_tried() -> None:
+    """All tokens and one or two others, where the loss of fewer rises steeply."""
+    sizes = Sizes([(0.02 * n**2, 0.04 - 8e-4 * n) for n in range(14)], 1e-3)
+    assert sizes.search.best() == 300
+    assert sizes.passes[0] == 300
+    assert len(sizes.passes) <= 3
+
+
+@given(losses=LOSSES, noise=st.floats(0.0, 0.02), share=st.floats(0.1, 3.0))
 def test_measured_losses_correct_those_of_all_sizes(
-    losses: list[tuple[float, float]], share: float, scale: float
+    losses: list[tuple[float, float]], noise: float, share: float
 ) -> None:
     """One measurement suffices where repair leaves the same share of all predicted losses."""
-    tried = [planned_size.TriedSize(300 + n, 0, *pair) for n, pair in enumerate(losses)]
-    measured: list[int] = []
-
-    def measure(size: int) -> float:
-        measured.append(size)
-        return tried[size - 300].rest * share / scale
-
-    rows, best = planned_size.with_measured(tried, measure, 1.0, scale)
-    after = [replace(one, measured=one.rest * share) for one in tried]
-    least = min(one.loss for one in after)
-    assert after[best - 300].loss <= least + planned_size.NOISE + 1e-9
-    assert len(set(measured)) == len(measured) <= planned_size.MEASURED
-    assert [row.size for row in rows if row.measured is not None] == sorted(measured)
-    assert best in measured
+    sizes = Sizes(losses, noise, share=share)
+    best = sizes.search.best()
+    after = [replace(row, measured=row.rest * share) for row in sizes.rows.values()]
+    least = min(row.loss for row in after)
+    assert next(row.loss for row in after if row.size == best) <= least + noise + 1e-9
+    assert len(set(sizes.measured)) == len(sizes.measured) <= MEASURED
+    rows = sizes.search.tried.values()
+    assert {row.size for row in rows if row.measured is not None} == set(sizes.measured)
+    assert best in sizes.measured
 
 
-def test_exact_predictions_are_not_measured() -> None:
-    def measure(size: int) -> float | None:
-        assert size != 2, "nothing else is cut"
-        return None  # types alone
-
-    tried = [planned_size.TriedSize(3, 0, 0.0, 0.5), planned_size.TriedSize(2, 0, 0.2, 0.0)]
-    assert planned_size.with_measured(tried, measure, 1.0, 1.0) == (tried, 2)
-    tried[0] = replace(tried[0], rest=0.1)
-    assert planned_size.with_measured(tried, measure, 1.0, 1.0) == (tried, 3)
+def test_sizes_with_which_nothing_else_is_cut_are_not_measured() -> None:
+    sizes = Sizes([(0.0, 0.5), (0.2, 0.3)], 0.0)
+    sizes.search.tried[200] = TriedSize(200, 0, 0.25, 0.0)
+    assert sizes.search.best() == 200
+    assert not sizes.measured
 
 
 def usual(parent: Path, text: Path, out: Path | None = None, budget: Any = "0.8x", **more: Any) -> Any:

@@ -71,7 +71,8 @@ def of_experts(request: Carving) -> ExpertCarving:
 
 def ready(request: Carving, folder: Path) -> Carving:
     """Return the carving with its kept tokens and its session; ``ValueError`` where no child is possible."""
-    carving = with_fewer_tokens(request, folder).running()
+    carving = with_fewer_tokens(request, folder)
+    carving = carving if carving.session is not None else carving.running()
     check_possible(carving)
     return carving
 
@@ -222,7 +223,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
     if len(kept) == parent.checkpoint.layout.vocab:
         if not (size.keep or size.cuts_layers or size.experts.are_cut):
             raise ValueError(f"nothing to cut: all {len(kept):,} tokens are kept")
-        return replace(carving, parent=model)
+        return replace(best.whole, parent=model)  # its tokens have been read
     is_written = carving.destination.folder is not None
     try:
         model = cut_parent(model, kept, folder, methods.text, is_written, progress=progress)

@@ -134,27 +134,30 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     layout, parent = checkpoint.layout, dimensions(checkpoint)
     names = layout.layer(number).values()
     width = choices.width or Width(layout.hidden, layout.tied)
-    stored = isinstance(costs, StoredCosts)
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
     labels = {label for name in names for label in layout.slots[name].axes}
     of_ffn = {label for label in labels if any(part.kind == "ffn" for part in parent.parts(label))}
+    tensors = [(checkpoint.tensors[name], layout.slots[name]) for name in names]
+    roles: list[Role] = ["attention" if of_ffn.isdisjoint(slot.axes) else "ffn" for _, slot in tensors]
+    of_experts = [slot.of_experts for _, slot in tensors]
+    are_matrices = [slot.is_matrix for _, slot in tensors]
 
-    def layer(sizes: LayerSizes) -> Ints:
+    def layer(sizes: LayerSizes) -> tuple[Layer, int]:
         matrices: list[Matrix] = []
         vectors = size = routed = routed_vectors = 0
         lengths = {label: parent.length(label, sizes) for label in labels} | {"hidden": width.hidden}
-        for name in names:
-            info, slot = checkpoint.tensors[name], layout.slots[name]
+        for (info, slot), role, is_routed, is_matrix in zip(
+            tensors, roles, of_experts, are_matrices, strict=True
+        ):
             shape = [lengths[label] or whole for label, whole in zip(slot.axes, info.shape, strict=True)]
             count = math.prod(shape)
             size += info.bytes_of(count)
-            if not slot.is_matrix:
+            if not is_matrix:
                 vectors += count
-                routed_vectors += count if slot.of_experts else 0
+                routed_vectors += count if is_routed else 0
                 continue
-            role: Role = "attention" if of_ffn.isdisjoint(slot.axes) else "ffn"
             matrices.append(Matrix(role, count // shape[-1], shape[-1]))
-            routed += count if slot.of_experts else 0
+            routed += count if is_routed else 0
         kept = remembered(checkpoint.family, resized(layout, parent.counts(sizes)), layout.kinds[number])
         cut_layer = Layer(
             tuple(matrices),
@@ -168,13 +171,18 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             kept.state,
             routed_vectors * (experts - active) // experts,
         )
-        return _with_bytes(costs.layers(Shapes.of([cut_layer]))[0], size if stored else None)
+        return cut_layer, size
 
     least = tuple(counts[0] for counts in choices.units)
-    rest, units = layer(least), list[dict[int, Ints]]()
-    for at, counts in enumerate(choices.units):
-        units.append({count: layer((*least[:at], count, *least[at + 1 :])) - rest for count in counts})
-    return LayerCosts(tuple(units), rest)
+    every = [
+        (*least[:at], count, *least[at + 1 :]) for at, counts in enumerate(choices.units) for count in counts
+    ]
+    layers, sizes = zip(*map(layer, [least, *every]), strict=True)
+    rows = costs.layers(Shapes.of(layers))
+    if isinstance(costs, StoredCosts):
+        rows[:, WEIGHT_BYTES] = sizes
+    rest, more = rows[0], iter(rows[1:] - rows[0])
+    return LayerCosts(tuple({count: next(more) for count in counts} for counts in choices.units), rest)
 
 
 def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str, tuple[int, ...], int]]:

@@ -24,10 +24,9 @@ from zerolm.carving.vocabulary.fewer_tokens import can_lose_tokens, shaped, with
 from zerolm.carving.vocabulary.planned_size import (
     BestByTokens,
     VocabularyLosses,
+    best_of_sizes,
     size_in_limited_time,
-    tried_sizes,
     usual_sizes,
-    with_measured,
 )
 from zerolm.carving.vocabulary.text_use import TokenUse, use_of
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, numbers
@@ -86,8 +85,7 @@ def chosen(carving: Carving, best_by_tokens: BestByTokens) -> tuple[ParentModel,
         if methods.for_ is not None:
             rows = size_in_limited_time(by_size, best_by_tokens, step)
         else:
-            tried = tried_sizes(by_size, best_by_tokens, step, progress)
-            tried, rows = with_measured(tried, best_by_tokens.measured, by_size.before, losses.bits_a_nat)
+            tried, rows = best_of_sizes(by_size, best_by_tokens, step, progress)
             more = {"sizes": tried}
     else:
         rows = size_of(request, use.whole, size.multiple_of)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from zerolm.carving.parent_and_request import Carving, quantised_types
 from zerolm.carving.planned_child import announce_comparison, check_sizes, losses_by, work_of
 from zerolm.carving.request import PRICES
 from zerolm.carving.result import TriedSize
+from zerolm.carving.vocabulary.size_search import MEASURED, SizeSearch
 from zerolm.planning.plan import Planned
 from zerolm.planning.size_request import AUTO, USED
 from zerolm.planning.sizes import plan_of
@@ -35,12 +33,9 @@ SMALL_DISTANCE: Final = 1e-3
 NOISE: Final = 1e-3
 """Losses that differ by at most this share of the parent's bits per byte count as equal: tokens that
 held-out text lacks seem to cost nothing."""
-TINY: Final = 1e-12
 TYPED_BITS: Final = 5
 """Bits per weight with which types lose less than fewer tokens: at 4 they cost .2 % of the bits per byte of a
 small llama, at 7 nothing (benchmarks/joint.md)."""
-MEASURED: Final = 3
-"""Largest number of sizes whose other cuts are repaired and measured."""
 
 
 class BestByTokens:
@@ -186,79 +181,41 @@ def size_in_limited_time(losses: VocabularyLosses, best_by_tokens: BestByTokens,
     return sizes[bisect_right(sizes, losses.small, key=losses.of) - 1]
 
 
-def tried_sizes(
+def best_of_sizes(
     losses: VocabularyLosses, best_by_tokens: BestByTokens, step: int, progress: Progress
-) -> list[TriedSize]:
-    """Return the tried sizes of the vocabulary, the largest first; ``ValueError`` if none is possible.
-
-    The first is the largest number of tokens with which nothing else has to be cut. If its loss is small, no
-    other is tried, unless weights get types: eight bits lose almost nothing. Otherwise larger ones are, until
-    the loss of other cuts or of fewer tokens alone exceeds the best total.
-    """
-    use, scale = losses.use.whole, losses.losses.bits_a_nat
-    alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
-    tried = [] if alone is None else [TriedSize(alone, best_by_tokens.params(alone), losses.of(alone), 0.0)]
-    if tried and tried[0].tokens <= losses.small and not best_by_tokens.carving.has_types:
-        return tried
-    sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
-    refused: list[ValueError] = []
-    best_by_tokens.announce(sizes)
-    for number, size in enumerate(sizes):
-        progress("trying sizes of the vocabulary", number, len(sizes))
-        try:
-            plan = best_by_tokens.best(size)
-        except ValueError as error:
-            refused.append(error)
-            continue
-        top, rest = min((one.loss for one in tried), default=math.inf), -plan.score * scale
-        if rest >= top:
-            continue
-        weight_bytes = plan.costs["weight_bytes"] if best_by_tokens.carving.has_types else None
-        tried.append(TriedSize(size, plan.costs["params"], losses.of(size), rest, weight_bytes))
-        if tried[-1].tokens > top:
-            break
-    if not tried:
-        raise refused[-1]
-    return sorted(tried, key=lambda one: -one.size)
-
-
-def with_measured(
-    tried: Sequence[TriedSize], measure: Callable[[int], float | None], before: float, scale: float
 ) -> tuple[list[TriedSize], int]:
-    """Return sizes with what other cuts lose after repair for the best of them, and the best size.
+    """Return the tried sizes of the vocabulary, the largest first, and the best; ``ValueError`` without any.
 
-    ``measure`` returns that loss in nats per token, ``scale`` bits per byte each, or None where the predicted
-    loss is accurate. Measured losses are a multiple of predicted ones that is similar for sizes nearby, so
-    that each measurement corrects the other sizes.
+    The first one tried is the largest number of tokens with which nothing else has to be cut. If its loss is
+    small, it is the best, unless weights get types: eight bits lose almost nothing.
     """
-    rows = {one.size: one for one in tried}
-    settled = {one.size for one in tried if one.rest == 0}
-    shares: dict[int, float] = {}  # logarithms
+    use, scale, carving = losses.use.whole, losses.losses.bits_a_nat, best_by_tokens.carving
+    alone = _most(best_by_tokens.fits, use.least, use.table.rows, step)
+    tried = dict[int, TriedSize]()
+    if alone is not None:
+        tried[alone] = TriedSize(alone, best_by_tokens.params(alone), losses.of(alone), 0.0)
+        if tried[alone].tokens <= losses.small and not carving.has_types:
+            return [tried[alone]], alone
 
-    def expected(one: TriedSize) -> TriedSize:
-        if one.size in settled or not shares:
-            return one
-        sizes = sorted(shares)
-        share = np.interp(one.size, sizes, [shares[size] for size in sizes])
-        return replace(one, rest=one.rest * math.exp(share))
+    def plan(size: int) -> TriedSize:
+        progress(f"planning with {size:,} tokens")
+        best = best_by_tokens.best(size)
+        weight_bytes = best.costs["weight_bytes"] if carving.has_types else None
+        return TriedSize(size, best.costs["params"], 0.0, -best.score * scale, weight_bytes)
 
-    for _ in range(MEASURED):
-        size = best_size([expected(one) for one in rows.values()], before)
-        if size in settled:
-            break
-        settled.add(size)
-        loss = measure(size)
-        if loss is not None:
-            rows[size] = replace(rows[size], measured=loss * scale)
-            shares[size] = math.log(max(loss * scale, TINY) / rows[size].rest)
-    best = best_size([one for one in rows.values() if one.size in settled], before)
-    return [*rows.values()], best
+    def tokens(size: int) -> float:
+        progress(f"measuring the loss of {size:,} tokens")
+        return losses.of(size)
 
+    def measure(size: int) -> float | None:
+        loss = best_by_tokens.measured(size)
+        return None if loss is None else loss * scale
 
-def best_size(tried: Sequence[TriedSize], before: float) -> int:
-    """Return the largest size whose loss exceeds the least by at most ``NOISE`` of the one ``before``."""
-    most = min(one.loss for one in tried) + NOISE * before
-    return max(one.size for one in tried if one.loss <= most)
+    sizes = [size for size in usual_sizes(use, step) if size > (alone or 0)]
+    best_by_tokens.announce(sizes)
+    search = SizeSearch(sizes, plan, tokens, measure, NOISE * losses.before, tried)
+    best = search.best()
+    return sorted(search.tried.values(), key=lambda one: -one.size), best
 
 
 def _most(fits: Callable[[int], bool], least: int, rows: int, step: int) -> int | None:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Final
 
 from zerolm.io.files import parse_json, read_text, write_json
@@ -62,7 +62,8 @@ def check_writable(path: Path) -> None:
         what = "is not a folder" if parent.exists() else "does not exist"
         raise ValueError(f"the folder {str(parent)!r} for the output {what}")
     try:
-        with TemporaryDirectory(prefix=f".{path.name}.zerolm-", dir=parent):
+        (parent / f".{path.name}.zerolm-part").exists()  # raises for a name that is too long
+        with TemporaryFile(dir=parent):  # without a name, so that a killed command leaves nothing
             pass
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None

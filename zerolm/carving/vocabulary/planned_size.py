@@ -33,6 +33,8 @@ SMALL_DISTANCE: Final = 1e-3
 NOISE: Final = 1e-3
 """Losses that differ by at most this share of the parent's bits per byte count as equal: tokens that
 held-out text lacks seem to cost nothing."""
+TRIED: Final = 3
+"""Of the possible sizes about one in ``TRIED`` is tried."""
 TYPED_BITS: Final = 5
 """Bits per weight with which types lose less than fewer tokens: at 4 they cost .2 % of the bits per byte of a
 small llama, at 7 nothing (benchmarks/joint.md)."""
@@ -70,7 +72,8 @@ class BestByTokens:
         if session is None or progress is silent:
             return
         work, pace = work_of(self.whole, session), session.pace
-        seconds = work.planning(pace) + work.measuring(pace, MEASURED) + work.of_vocabularies(pace, sizes)
+        planning, losses = work.planning(pace), work.of_vocabularies(pace, sizes[1::TRIED])
+        seconds = planning + losses + work.measuring(pace, MEASURED)
         announce_comparison(progress, "tokens", seconds)
 
     def check(self, tokens: int) -> None:

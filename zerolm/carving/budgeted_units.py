@@ -14,7 +14,7 @@ from zerolm.carving.experts.fewer_experts import expert_layers
 from zerolm.carving.parent_and_request import Carving, quantised_types, whole_costs
 from zerolm.carving.planned_child import announce_comparison, check_possible, planned
 from zerolm.carving.request import PRICES, Methods, usual_criterion_of_experts
-from zerolm.carving.vocabulary.planned_size import BestByTokens, keeps_budgets, why_tokens_are_kept
+from zerolm.carving.vocabulary.planned_size import BestByTokens, why_tokens_are_kept
 from zerolm.checkpoints import ledger_of
 from zerolm.planning.size_request import ALL, AUTO, ExpertsRequest, SizeRequest, VocabularyRequest
 from zerolm.progress import announce
@@ -233,7 +233,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
         announce(progress, f"all tokens are kept: {error}")
         return suggested(carving)
     child = replace(carving, parent=model)
-    if size.experts.are_cut or not keeps_budgets(child):
+    if size.experts.are_cut or not child.keeps_budgets():
         return child
     done = (
         Methods() if parent.experts is None else replace(methods, criterion=methods.experts, plan="weights")

@@ -118,10 +118,10 @@ class Pace:
 class CarvingWork:
     """All work of a carving: its parent's sizes, its methods, and whether widths of the stream are tried.
 
-    ``plans`` is the number of best plans; several are repaired and measured before the choice. ``types`` is
-    the number of quantisation types to choose from, ``with_gradients`` if these need the gradients of
-    weights. With a large ``vocab`` only some positions are predicted. ``stored`` are the shares of parts, by
-    name, that an earlier run on the same sequences has left in the cache.
+    ``plans`` is the number of best plans; several, or any with types, are measured before the choice.
+    ``types`` is the number of quantisation types to choose from, ``with_gradients`` if these need the
+    gradients of weights. With a large ``vocab`` only some positions are predicted. ``stored`` are the shares
+    of parts, by name, that an earlier run on the same sequences has left in the cache.
     """
 
     parent: Dimensions
@@ -155,11 +155,12 @@ class CarvingWork:
             parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
         if self.types:
             parts["rounding to types"] = self._rounding()
-        again = 2 if self.types and self.plans > 1 else 1  # twice where types are chosen
+        again = 2 if self.types and self.plans > 1 else 1  # with types twice, unless these are alone
         judged = 2 * held * there + 2 * self._predicted(held) * pace.head
-        if self.plans > 1:
+        if self.plans > 1 or self.types:
             few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
             parts[MEASURED] = self.plans * (again * self._repair(pace, few, CHEAPER * SOLVED) + judged)
+            parts[MEASURED] += judged if self.types else 0.0  # a single type
         repairs = self.is_written and methods.repair != "none"
         if repairs:
             parts["repair"] = again * self._repair(pace, fitted + held, SOLVED)
@@ -173,7 +174,7 @@ class CarvingWork:
         return sum(seconds for part, seconds in parts.items() if part not in OF_PLANS)
 
     def measuring(self, pace: Pace, plans: int) -> float:
-        """Return the seconds to repair and measure this number of plans; 0 for a single one."""
+        """Return the seconds to repair and measure this number of plans; 0 for a single one without types."""
         return replace(self, plans=plans).seconds(pace, self.methods.count).get(MEASURED, 0.0)
 
     def repairing_fewer(self, pace: Pace, tokens: int) -> float:

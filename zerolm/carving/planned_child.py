@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.parent_and_request import TYPED_BITS, Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
 from zerolm.carving.result import EqualBytes, SpectrumRow, TypeRow, rows_of
 from zerolm.checkpoints import ledger_of
@@ -126,7 +126,7 @@ def announce_comparison(progress: Progress, units: str, seconds: float) -> None:
     from zerolm.carving.pace import LONG
 
     if seconds >= LONG:
-        note = f"about {about(seconds)} to compare {units} with all other units, and then for the child"
+        note = f"up to {about(seconds)} to compare {units} with all other units, and then for the child"
         announce(progress, note)
 
 
@@ -150,6 +150,8 @@ def work_of(carving: Carving, session: Session) -> CarvingWork:
 
 def finalists_of(carving: Carving, session: Session) -> int:
     """Return the number of best plans that are repaired and measured before the choice."""
+    if carving.has_types and carving.keeps_budgets(bits=TYPED_BITS):
+        return 1  # types alone
     by_loss = carving.methods.plan == PRICES and bool(carving.size.budgets)
     ranked = FINALISTS if carving.narrows or (by_loss and session.predicts_repair) else 1
     return ranked + (by_loss and _may_differ(carving.size))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from zerolm.carving.parent_and_request import Carving, quantised_types
+from zerolm.carving.parent_and_request import TYPED_BITS, Carving, quantised_types
 from zerolm.carving.planned_child import announce_comparison, check_sizes, losses_by, work_of
 from zerolm.carving.request import PRICES
 from zerolm.carving.result import TriedSize
@@ -35,9 +35,6 @@ NOISE: Final = 1e-3
 held-out text lacks seem to cost nothing."""
 TRIED: Final = 3
 """Of the possible sizes about one in ``TRIED`` is tried."""
-TYPED_BITS: Final = 5
-"""Bits per weight with which types lose less than fewer tokens: at 4 they cost .2 % of the bits per byte of a
-small llama, at 7 nothing (benchmarks/joint.md)."""
 
 
 class BestByTokens:
@@ -86,15 +83,12 @@ class BestByTokens:
 
     def fits(self, tokens: int) -> bool:
         """Return whether the parent with this number of tokens keeps the budgets with nothing else cut."""
-        return keeps_budgets(self._sized(self.carving, tokens))
+        return self._sized(self.carving, tokens).keeps_budgets()
 
     def fits_with_types(self, tokens: int) -> bool:
         """Return whether it fits as in ``fits``, or in ``TYPED_BITS`` per weight where weights get types."""
         parent = self._sized(self.carving, tokens)
-        costs = parent.costs_of()
-        if parent.has_types:
-            costs["weight_bytes"] = costs["params"] * TYPED_BITS // 8
-        return keeps_budgets(parent, costs)
+        return parent.keeps_budgets(bits=TYPED_BITS if parent.has_types else None)
 
     def keeps_all(self) -> bool:
         """Return whether types of ``TYPED_BITS`` per weight or more hold all tokens within the budgets.
@@ -248,12 +242,3 @@ def why_tokens_are_kept(carving: Carving) -> str:
     if carving.methods.plan != PRICES:
         return f"--plan {carving.methods.plan}"
     return "a quantised parent" if quantised_types(carving.checkpoint) else ""
-
-
-def keeps_budgets(carving: Carving, costs: Mapping[str, int] | None = None) -> bool:
-    """Return whether an uncut parent keeps the budgets by its ``costs``, and no share cuts other units."""
-    size = carving.size
-    if size.space is not None or any(share < 1 for share in size.keep.values()):
-        return False
-    costs = costs or carving.costs_of()
-    return all(costs[name.removeprefix("max_")] <= limit for name, limit in size.budgets.items())

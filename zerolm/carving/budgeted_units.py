@@ -231,7 +231,7 @@ def with_fewer_tokens(carving: Carving, folder: Path) -> Carving:
         if not is_usual:
             raise
         announce(progress, f"all tokens are kept: {error}")
-        return suggested(carving)
+        return suggested(best.whole)
     child = replace(carving, parent=model)
     if size.experts.are_cut or not child.keeps_budgets():
         return child

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Final
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,14 +20,53 @@ TRAINED_ON: Final = 16 << 20
 """Characters of a text that a tokenizer is trained on, at most."""
 PIECE: Final = 1 << 16
 """Characters that a tokenizer is given at a time: it takes many times their memory."""
+PAUSE: Final = re.compile(r"\n(?=\S)")
+"""Where a text may be divided: never within spaces or empty lines."""
+PAUSES: Final = 256
+"""Places at which dividing a text is tried."""
+CONTEXT: Final = 256
+"""Characters on each side of a place that show whether a tokenizer divides a text there, too."""
 PROBE: Final = "a"
 """A text whose tokens show what a tokenizer puts before and behind a text."""
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
-    """Return the ids of each text, without what the tokenizer puts around a text."""
+    """Return the ids of each text, without what the tokenizer puts around a text.
+
+    A long text is tokenized in parts where these have the same tokens: as a whole it takes much more memory.
+    """
+    if all(len(text) <= PIECE for text in texts):
+        return _encoded(tokenizer, texts)
+    rows = (
+        chain.from_iterable(_encoded(tokenizer, [part])[0] for part in _parts(tokenizer, text))
+        for text in texts
+    )
+    return [list(row) for row in rows]
+
+
+def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
     ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
     return ids
+
+
+def _parts(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
+    """Yield a text in parts of about ``PIECE`` characters, at whose ends tokens end anyway."""
+    start = 0
+    while len(text) - start > PIECE:
+        ends = (pause.end() for pause in islice(PAUSE.finditer(text, start + PIECE), PAUSES))
+        end = next((end for end in ends if _divides(tokenizer, text, end)), None)
+        if end is None:
+            break
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _divides(tokenizer: PreTrainedTokenizerBase, text: str, place: int) -> bool:
+    """Return whether no token of a text spans a place, and none depends on what is on its other side."""
+    before, behind = text[max(0, place - CONTEXT) : place], text[place : place + CONTEXT]
+    both, first, second = _encoded(tokenizer, [before + behind, before, behind])
+    return both == first + second
 
 
 def encoded_line(tokenizer: PreTrainedTokenizerBase, line: str, most: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from zerolm.io.files import sha256_of
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.text.documents import check_plain, documents
-from zerolm.text.encoding import chat_renderer
+from zerolm.text.encoding import PAUSE, PIECE, chat_renderer
 from zerolm.text.records import holds_records
 from zerolm.text.unpacked_files import blocks
 
@@ -33,11 +32,7 @@ HELD: Final = 10
 PIECES: Final = 64
 """Largest number of pieces of a text that are stored to be read again."""
 LEAST_PIECE: Final = 1 << 9
-PIECE: Final = 1 << 16
-"""Approximate largest number of characters to encode as one text."""
 AT_ONCE: Final = 32
-PAUSE: Final = re.compile(r"\n(?=\S)")
-"""Where a text may be split: never within spaces or empty lines."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,7 +126,7 @@ def announce_comparison(progress: Progress, units: str, seconds: float) -> None:
     from zerolm.carving.pace import LONG
 
     if seconds >= LONG:
-        note = f"up to {about(seconds)} to compare {units} with all other units, and then for the child"
+        note = f"comparing {units} with all other units takes up to {about(seconds)}; the child follows"
         announce(progress, note)
 
 

@@ -14,7 +14,6 @@ from zerolm.carving.result import TriedSize
 TINY: Final = 1e-12
 MEASURED: Final = 3
 """Largest number of sizes whose other cuts are repaired and measured."""
-
 LARGER: Final = 3
 """One in ``LARGER`` of the sizes of an interval are larger than the one that divides it: losses of fewer
 tokens rise so steeply that a larger one excludes more."""
@@ -41,6 +40,7 @@ class SizeSearch:
     noise: float
     tried: dict[int, TriedSize]
     _plans: dict[int, TriedSize | ValueError] = field(default_factory=dict, init=False)
+    _measured: set[int] = field(default_factory=set, init=False)
     _shares: dict[int, float] = field(default_factory=dict, init=False)
 
     def best(self) -> int:
@@ -49,19 +49,21 @@ class SizeSearch:
         Measured losses are a multiple of predicted ones that is similar for sizes nearby, so that each
         measurement corrects the other sizes, and may require further ones.
         """
-        settled = {size for size, one in self.tried.items() if one.rest == 0}
         for _ in range(MEASURED):
             self._try()
             size = self._best
-            if size in settled:
+            if self._is_settled(self.tried[size]):
                 return size
-            settled.add(size)
-            loss = self.measure(size)
+            row, loss = self.tried[size], self.measure(size)
+            self._measured.add(size)
             if loss is not None:
-                row = self.tried[size]
                 self.tried[size] = replace(row, measured=loss)
                 self._shares[size] = math.log(max(loss, TINY) / row.rest)
-        return best_size([one for one in self.tried.values() if one.size in settled], self.noise)
+        return best_size([one for one in self.tried.values() if self._is_settled(one)], self.noise)
+
+    def _is_settled(self, one: TriedSize) -> bool:
+        """Return whether the loss of a size is final: nothing else is cut, or that was measured."""
+        return one.rest == 0 or one.size in self._measured
 
     def _try(self) -> None:
         """Try sizes until no other one can be the best."""

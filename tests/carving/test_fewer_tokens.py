@@ -26,7 +26,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from zerolm.carving.carve import carve
 from zerolm.carving.request import Destination, MethodRequest, Methods, methods_of
 from zerolm.carving.result import TriedSize
-from zerolm.carving.vocabulary import byte_losses, planned_size
+from zerolm.carving.vocabulary import byte_losses, planned_size, text_use
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.size_search import MEASURED, SizeSearch, best_size
@@ -339,6 +339,18 @@ def test_bytes_that_no_child_has_are_refused_before_the_work(parent: Path, text:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     with pytest.raises(ValueError, match=r"--max-weight-bytes 500 would have to be at least [\d,]+ \("):
         usual(parent, text, budget={"max_weight_bytes": 500}, form="gguf")
+
+
+@pytest.mark.parametrize("kept", ["auto", "all"])
+def test_a_budget_that_no_child_keeps_is_refused_before_tokens_are_counted(
+    kept: str, parent: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(*_: Any) -> None:
+        raise AssertionError("the text was read")
+
+    monkeypatch.setattr(text_use, "token_counts_of", counted)
+    with pytest.raises(ValueError, match="max.params 500 would have to be at least"):
+        usual(parent, text, budget={"max_params": 500}, vocabulary=VocabularyRequest(kept))
 
 
 @pytest.mark.parametrize("text", [None, "generated"])

@@ -71,6 +71,10 @@ def of_experts(request: Carving) -> ExpertCarving:
 
 def ready(request: Carving, folder: Path) -> Carving:
     """Return the carving with its kept tokens and its session; ``ValueError`` where no child is possible."""
+    if not may_prune_tokens(request):
+        request = request.running()
+        check_possible(request)  # before the tokens of the text are counted
+        return with_fewer_tokens(request, folder)
     carving = with_fewer_tokens(request, folder)
     carving = carving if carving.session is not None else carving.running()
     check_possible(carving)

@@ -173,8 +173,8 @@ def _parts(merges: list[Pair], ids: Mapping[str, int]) -> dict[int, tuple[int, i
     text its characters are merged in the same order, because none of them is merged with a neighbour.
     """
     for left, right in merges:
-        lacking = next((token for token in (left, right, left + right) if token not in ids), None)
-        if lacking is not None:
+        if left not in ids or right not in ids or left + right not in ids:
+            lacking = next(token for token in (left, right, left + right) if token not in ids)
             raise ValueError(f"its merges need the token {lacking!r:.40}, which it has not")
     ranks = {pair: rank for rank, pair in reversed(list(enumerate(merges)))}
     makers: dict[str, list[Pair]] = {}
@@ -192,14 +192,18 @@ def last_merge(token: str, ranks: Mapping[Pair, int]) -> Pair | None:
 
     ``ranks`` are the places of pairs among the merges: the first is merged first, of equals the leftmost.
     """
-    pieces, last = list(token), None
-    while len(pieces) > 1:
-        pairs = list(pairwise(pieces))
-        place = min(range(len(pairs)), key=lambda at: (ranks.get(pairs[at], len(ranks)), at))
-        last = pairs[place]
-        if last not in ranks:
+    pieces, last, unmerged = list(token), None, len(ranks)
+    order = [ranks.get(pair, unmerged) for pair in pairwise(pieces)]
+    while order:
+        place = order.index(min(order))
+        if order[place] == unmerged:
             return None
+        last = pieces[place], pieces[place + 1]
         pieces[place : place + 2] = ["".join(last)]
+        del order[place]
+        for at in (place - 1, place):  # the pairs with the neighbours
+            if 0 <= at < len(order):
+                order[at] = ranks.get((pieces[at], pieces[at + 1]), unmerged)
     return last
 
 

@@ -349,7 +349,7 @@ def test_a_budget_that_no_child_keeps_is_refused_before_tokens_are_counted(
         raise AssertionError("the text was read")
 
     monkeypatch.setattr(text_use, "token_counts_of", counted)
-    with pytest.raises(ValueError, match="max.params 500 would have to be at least"):
+    with pytest.raises(ValueError, match="max_params 500 would have to be at least"):
         usual(parent, text, budget={"max_params": 500}, vocabulary=VocabularyRequest(kept))
 
 

@@ -1,6 +1,7 @@
 """Long texts are tokenized in parts, with the same tokens."""
 
 from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -42,7 +43,6 @@ def test_parts_have_the_tokens_of_the_whole(kind: str, texts: list[str]) -> None
 def test_a_long_text_is_divided(kind: str) -> None:
     """Except by tokenizers that put a space in front of every text."""
     tokenizer, text = tokenizer_of(kind), 5 * CORPUS[2]
-    with patch.object(encoding, "PIECE", 1024):
-        parts = list(encoding._parts(tokenizer, text))
+    parts = list(encoding.parted(text, 1024, partial(encoding._divides, tokenizer, text)))
     assert "".join(parts) == text
     assert max(map(len, parts)) < len(text) / 5

@@ -137,27 +137,23 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
     labels = {label for name in names for label in layout.slots[name].axes}
     of_ffn = {label for label in labels if any(part.kind == "ffn" for part in parent.parts(label))}
-    tensors = [(checkpoint.tensors[name], layout.slots[name]) for name in names]
-    roles: list[Role] = ["attention" if of_ffn.isdisjoint(slot.axes) else "ffn" for _, slot in tensors]
-    of_experts = [slot.of_experts for _, slot in tensors]
-    are_matrices = [slot.is_matrix for _, slot in tensors]
 
     def layer(sizes: LayerSizes) -> tuple[Layer, int]:
         matrices: list[Matrix] = []
         vectors = size = routed = routed_vectors = 0
         lengths = {label: parent.length(label, sizes) for label in labels} | {"hidden": width.hidden}
-        for (info, slot), role, is_routed, is_matrix in zip(
-            tensors, roles, of_experts, are_matrices, strict=True
-        ):
+        for name in names:
+            info, slot = checkpoint.tensors[name], layout.slots[name]
             shape = [lengths[label] or whole for label, whole in zip(slot.axes, info.shape, strict=True)]
             count = math.prod(shape)
             size += info.bytes_of(count)
-            if not is_matrix:
+            if not slot.is_matrix:
                 vectors += count
-                routed_vectors += count if is_routed else 0
+                routed_vectors += count if slot.of_experts else 0
                 continue
+            role: Role = "attention" if of_ffn.isdisjoint(slot.axes) else "ffn"
             matrices.append(Matrix(role, count // shape[-1], shape[-1]))
-            routed += count if is_routed else 0
+            routed += count if slot.of_experts else 0
         kept = remembered(checkpoint.family, resized(layout, parent.counts(sizes)), layout.kinds[number])
         cut_layer = Layer(
             tuple(matrices),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -37,29 +38,19 @@ def encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[li
     """
     if all(len(text) <= PIECE for text in texts):
         return _encoded(tokenizer, texts)
-    rows = (
-        chain.from_iterable(_encoded(tokenizer, [part])[0] for part in _parts(tokenizer, text))
+    return [
+        [
+            token
+            for part in parted(text, PIECE, partial(_divides, tokenizer, text))
+            for token in _encoded(tokenizer, [part])[0]
+        ]
         for text in texts
-    )
-    return [list(row) for row in rows]
+    ]
 
 
 def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
     ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
     return ids
-
-
-def _parts(tokenizer: PreTrainedTokenizerBase, text: str) -> Iterator[str]:
-    """Yield a text in parts of about ``PIECE`` characters, at whose ends tokens end anyway."""
-    start = 0
-    while len(text) - start > PIECE:
-        ends = (pause.end() for pause in islice(PAUSE.finditer(text, start + PIECE), PAUSES))
-        end = next((end for end in ends if _divides(tokenizer, text, end)), None)
-        if end is None:
-            break
-        yield text[start:end]
-        start = end
-    yield text[start:]
 
 
 def _divides(tokenizer: PreTrainedTokenizerBase, text: str, place: int) -> bool:
@@ -150,6 +141,21 @@ def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None)
     end = tokenizer.eos_token_id
     has_end = isinstance(end, int) and (vocabulary is None or end < vocabulary)
     return list(edges(tokenizer)[0]) or ([int(end)] if has_end else [])
+
+
+def parted(
+    text: str, length: int = PIECE, divides: Callable[[int], bool] = lambda place: True
+) -> Iterator[str]:
+    """Yield a text in parts of about ``length`` characters up to ends of lines where ``divides`` is true."""
+    start = 0
+    while len(text) - start > length:
+        ends = (pause.end() for pause in islice(PAUSE.finditer(text, start + length), PAUSES))
+        end = next(filter(divides, ends), None)
+        if end is None:
+            break
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def pieces(content: str) -> Iterator[str]:

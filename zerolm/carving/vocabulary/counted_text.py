@@ -21,7 +21,7 @@ from zerolm.io.files import sha256_of
 from zerolm.networks.opener import is_decoder, stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.text.documents import check_plain, documents
-from zerolm.text.encoding import PAUSE, PIECE, chat_renderer
+from zerolm.text.encoding import PIECE, chat_renderer, parted
 from zerolm.text.records import holds_records
 from zerolm.text.unpacked_files import blocks
 
@@ -83,7 +83,7 @@ def token_counts_of(files: TokenizerFiles, source: str, progress: Progress = sil
     file = Path(source)
     if not file.is_file() or holds_records(file):
         render = chat_renderer(stock_tokenizer(files.folder))
-        pieces = (part for document in documents(source, render) for part in _parted(document.content))
+        pieces = (part for document in documents(source, render) for part in parted(document.content))
         text = _counted(pieces, tokenizer, rows, by_line)
         return replace(text, fitted=text.fitted + around)
 
@@ -164,23 +164,11 @@ def streamed(file: Path, length: int = PIECE) -> Iterator[str]:
         start = size - len(decoder.getstate()[0])
         if "\0" in text:
             raise ValueError(f"{file} is not text: it holds zero bytes")
-        *whole, rest = _parted(rest + text, length)
+        *whole, rest = parted(rest + text, length)
         yield from whole
     if decoder.getstate()[0]:
         raise ValueError(f"{file} is not text in UTF-8: byte {start} is wrong")
     yield from filter(None, [rest])
-
-
-def _parted(text: str, length: int = PIECE) -> Iterator[str]:
-    """Yield a text in parts of about ``length`` characters, each ending with a line."""
-    start = 0
-    while len(text) - start > length:
-        pause = PAUSE.search(text, start + length)
-        if pause is None:
-            break
-        yield text[start : pause.end()]
-        start = pause.end()
-    yield text[start:]
 
 
 def _around(files: TokenizerFiles) -> Iterator[str]:

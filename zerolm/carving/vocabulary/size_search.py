@@ -51,10 +51,11 @@ class SizeSearch:
         """
         for _ in range(MEASURED):
             self._try()
-            size = self._best
-            if self._is_settled(self.tried[size]):
+            size = best_size(self._rows, self.noise)
+            row = self.tried[size]
+            if self._is_settled(row):
                 return size
-            row, loss = self.tried[size], self.measure(size)
+            loss = self.measure(size)
             self._measured.add(size)
             if loss is not None:
                 self.tried[size] = replace(row, measured=loss)
@@ -113,10 +114,6 @@ class SizeSearch:
     @property
     def _rows(self) -> list[TriedSize]:
         return [self._expected(one) for one in self.tried.values()]
-
-    @property
-    def _best(self) -> int:
-        return best_size(self._rows, self.noise)
 
     def _expected(self, one: TriedSize) -> TriedSize:
         """Return a size with its expected loss after repair, by the measured ones nearby."""

@@ -173,9 +173,9 @@ def _parts(merges: list[Pair], ids: Mapping[str, int]) -> dict[int, tuple[int, i
     text its characters are merged in the same order, because none of them is merged with a neighbour.
     """
     for left, right in merges:
-        if left not in ids or right not in ids or left + right not in ids:
-            lacking = next(token for token in (left, right, left + right) if token not in ids)
-            raise ValueError(f"its merges need the token {lacking!r:.40}, which it has not")
+        for token in (left, right, left + right):
+            if token not in ids:
+                raise ValueError(f"its merges need the token {token!r:.40}, which it has not")
     ranks = {pair: rank for rank, pair in reversed(list(enumerate(merges)))}
     makers: dict[str, list[Pair]] = {}
     for pair in ranks:

@@ -125,7 +125,8 @@ def rebuild(
             read.check_text(carving.session.tokens.text)
             note = read.other_tokens(carving.session.tokens.digest())
         carving = _proven(carving)
-        return finished(carving, PlannedChild(carving.narrowed(read.cut, read.width), notes=(note,)))
+        cut = carving.narrowed(read.cut, read.width)
+        return finished(carving, PlannedChild(cut, notes=(note,), types=read.types or {}))
 
 
 def _with_sequences(request: Carving) -> Carving:

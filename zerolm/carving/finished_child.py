@@ -27,7 +27,6 @@ from zerolm.units.within_layers import UNITS
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.typed_child import TypedChild
-    from zerolm.carving.bits.weighed_child import Types
     from zerolm.carving.session import Session
     from zerolm.units.pruning import Repaired
 
@@ -77,7 +76,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         notes=list(filter(None, notes)),
         verified=None,
         spectrum=list(plan.rows),
-        types=list(plan.types),
+        types=rows_of(plan.types, carving.checkpoint),
         equal_bytes=list(plan.equal_bytes),
         experts=experts.described if experts else None,
         vocabulary=carving.parent.vocabulary,
@@ -94,7 +93,7 @@ def finished(carving: Carving, plan: PlannedChild) -> Carved:
         kept=cut,
     )
     folder = carving.destination.folder
-    return carved if folder is None else _written(carving, carved, cut, folder)
+    return carved if folder is None else _written(carving, carved, plan, folder)
 
 
 def _text_note(carving: Carving, *, is_chosen: bool) -> str:
@@ -137,27 +136,27 @@ def _removed_units(carving: Carving, cut: Cut) -> list[UnitRow]:
     return rows
 
 
-def _written(carving: Carving, carved: Carved, cut: Cut, out: Path) -> Carved:
+def _written(carving: Carving, carved: Carved, plan: PlannedChild, out: Path) -> Carved:
     """Write the child into a new folder, and compare it, opened again, before the folder is renamed."""
     from zerolm.carving.session import Session
     from zerolm.children.rotated import check_rotation
     from zerolm.networks.pooling import settings_notes
 
+    cut = plan.cut
     if cut.narrowing:
         check_rotation(carving.checkpoint)  # before the long repair
     session = carving.session or Session(
         carving.checkpoint, carving.methods, carving.progress, carving.compute
     )
     finish = carving.destination.finish
-    repaired, typed = _repaired(carving, session, cut)
+    repaired, typed = _repaired(carving, session, plan)
     losses = dict(carved.losses)
     if losses and repaired.arrays and typed is None:
         losses["repaired"] = session.loss(cut, repaired)
     notes = [*carved.notes, repaired.note, _more_tokens(carving, session, cut, repaired, losses)]
     if typed is not None:
-        rows = rows_of(typed.types, carving.checkpoint)
         costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
-        carved = replace(carved, types=rows, costs=costs)
+        carved = replace(carved, costs=costs)
         if carving.session is not None:
             losses["as_read_back"] = session.typed_loss(typed, repaired)
     versions = versions_of("torch", "transformers") | session.compute.to_json()
@@ -221,22 +220,10 @@ def _more_tokens(
     )
 
 
-def _repaired(carving: Carving, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
-    """Return the repaired matrices, and the child with its types, if any.
-
-    The types are the recipe's, or those of least loss for its own weights, repaired without types.
-    """
-    from zerolm.units.pruning import Repaired
-
+def _repaired(carving: Carving, session: Session, plan: PlannedChild) -> tuple[Repaired, TypedChild | None]:
+    """Return the repaired matrices, which correct errors of rounding too, and the child with its types."""
     ridges = carving.recipe.ridges or None if carving.recipe else None
-    types: Types | None = carving.recipe.types if carving.recipe else None
-    if carving.typing is None and types is None:
-        return session.repaired(cut, ridges), None
-    if types is None:
-        assert carving.typing is not None
-        repaired = Repaired() if cut.keeps_all else session.repaired(cut)
-        types = carving.typing.typed(session.weighed(cut, repaired)).types
-        if not session.repairs_types:
-            return repaired, session.typed(cut, repaired, types)
-    repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
-    return repaired, session.typed(cut, repaired, types)
+    if not plan.types:
+        return session.repaired(plan.cut, ridges), None
+    repaired = session.repaired(plan.cut, ridges, plan.types if session.repairs_types else None)
+    return repaired, session.typed(plan.cut, repaired, plan.types)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import torch
@@ -137,16 +137,14 @@ class CarvingWork:
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
         """Return the seconds of each part of the work, with this number of calibration sequences."""
         methods, depth = self.methods, self.parent.depth
-        tokens = sequences * methods.length
-        held = min(tokens // HELD_SHARE, HELD_TOKENS)
-        fitted = max(methods.length, tokens - 2 * held)
+        fitted, held = self._divided(sequences)
         there = depth * pace.layer
         share = 1 / predicted_step(self.vocab)
         back = there + depth * pace.back + share * BACK_HEAD * pace.head
         by_gradients = needs_gradients(methods.criterion)
         parts = {SCORING: fitted * there + by_gradients * self._elimination(pace, fitted)}
         if methods.text == GENERATED:
-            parts["sampling a text"] = STEPS * tokens * (there + pace.head)
+            parts["sampling a text"] = STEPS * sequences * methods.length * (there + pace.head)
         if self.narrows or by_gradients or self.types:
             parts[FISHER] = min(fitted, MOMENT_TOKENS) * (back + (self.types > 0) * pace.head)
         if self.with_gradients:
@@ -155,15 +153,14 @@ class CarvingWork:
             parts["predicting cuts"] = min(held, ESTIMATE_TOKENS) * back
         if self.types:
             parts["rounding to types"] = self._rounding()
-        again = 2 if self.types and self.plans > 1 else 1  # with types twice, unless these are alone
-        judged = 2 * held * there + 2 * self._predicted(held) * pace.head
+        judged = self._judged(pace, held)
         if self.plans > 1 or self.types:
-            few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
-            parts[MEASURED] = self.plans * (again * self._repair(pace, few, CHEAPER * SOLVED) + judged)
+            again = 2 if self.types and self.plans > 1 else 1  # types are chosen for repaired weights
+            parts[MEASURED] = self.plans * (again * self._few_repaired(pace, fitted) + judged)
             parts[MEASURED] += judged if self.types else 0.0  # a single type
         repairs = self.is_written and methods.repair != "none"
         if repairs:
-            parts["repair"] = again * self._repair(pace, fitted + held, SOLVED)
+            parts["repair"] = self._repair(pace, fitted + held, SOLVED)
         parts["losses"] = (1 + repairs) * judged
         stored = self.stored if sequences == methods.count else {}
         return {part: seconds * (1.0 - stored.get(part, 0.0)) for part, seconds in parts.items()}
@@ -174,8 +171,9 @@ class CarvingWork:
         return sum(seconds for part, seconds in parts.items() if part not in OF_PLANS)
 
     def measuring(self, pace: Pace, plans: int) -> float:
-        """Return the seconds to repair and measure this number of plans; 0 for a single one without types."""
-        return replace(self, plans=plans).seconds(pace, self.methods.count).get(MEASURED, 0.0)
+        """Return the seconds to repair and measure this number of plans, whose types are known."""
+        fitted, held = self._divided(self.methods.count)
+        return plans * (self._few_repaired(pace, fitted) + self._judged(pace, held))
 
     def repairing_fewer(self, pace: Pace, tokens: int) -> float:
         """Return the seconds to repair a plan on fewer tokens, with ridges that are known."""
@@ -194,6 +192,21 @@ class CarvingWork:
     def least(self) -> int:
         """Return the smallest useful number of sequences: one token for each input of the widest matrix."""
         return max(LEAST_SEQUENCES, -(-inputs_of(self.parent) // self.methods.length))
+
+    def _divided(self, sequences: int) -> tuple[int, int]:
+        """Return the number of tokens to fit to, and in each of two held-out sets."""
+        tokens = sequences * self.methods.length
+        held = min(tokens // HELD_SHARE, HELD_TOKENS)
+        return max(self.methods.length, tokens - 2 * held), held
+
+    def _judged(self, pace: Pace, held: int) -> float:
+        """Return the seconds to measure the loss of a child on held-out tokens."""
+        return 2 * held * self.parent.depth * pace.layer + 2 * self._predicted(held) * pace.head
+
+    def _few_repaired(self, pace: Pace, fitted: int) -> float:
+        """Return the seconds to repair a plan before the choice."""
+        few = min(fitted, max(FINAL_TOKENS, 2 * inputs_of(self.parent)))
+        return self._repair(pace, few, CHEAPER * SOLVED)
 
     def _predicted(self, tokens: int) -> int:
         """Return the number of predicted tokens, of ``tokens``, in the measurement of a loss."""

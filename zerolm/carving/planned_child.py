@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import TYPED_BITS, Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.result import EqualBytes, SpectrumRow, TypeRow, rows_of
+from zerolm.carving.result import EqualBytes, SpectrumRow
 from zerolm.checkpoints import ledger_of
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.planning.loss_table import LossTable, stream_widths
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
     from zerolm.carving.pace import CarvingWork
     from zerolm.carving.session import Session
+    from zerolm.passes.matrix_moments import Place
     from zerolm.text.tokens import Tokens
 
 FINALISTS: Final = 3
@@ -39,9 +40,10 @@ class PlannedChild:
     """A cut, its expected losses, and the way it was chosen.
 
     ``optimal``: whether it is proven to be the best by its criterion, None where nothing was planned.
-    ``rows`` are the spectrum of the stream. ``types`` are those of its weights, which take ``bytes``, None
-    where they are stored as in the parent; ``equal_bytes`` are other plans of these bytes. ``compared`` is
-    the loss on the tokens that compare plans, repaired and as read back, None where it was not measured.
+    ``rows`` are the spectrum of the stream. ``types`` are those of its weights by the parent's layer and
+    role, empty where they are stored as in the parent. They take ``bytes``, None also for a recipe's;
+    ``equal_bytes`` are other plans of these bytes. ``compared`` is the loss on the tokens that compare plans,
+    repaired and as read back, None where it was not measured.
     """
 
     cut: Cut
@@ -49,7 +51,7 @@ class PlannedChild:
     losses: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rows: Sequence[SpectrumRow] = ()
-    types: Sequence[TypeRow] = ()
+    types: Mapping[Place, str] = field(default_factory=dict)
     bytes: int | None = None
     equal_bytes: Sequence[EqualBytes] = ()
     compared: float | None = None
@@ -215,7 +217,7 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
         optimal=plan.optimal,
         losses={} if session is None else {"predicted": plan.loss},
         notes=notes,
-        types=rows_of(plan.types, carving.checkpoint),
+        types=plan.types,
         bytes=plan.bytes,
         equal_bytes=compared,
         compared=loss,

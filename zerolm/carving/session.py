@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.architecture import Floats
 from zerolm.carving.bits.file_moments import GradientMoments, file_moments, of_matrices
-from zerolm.carving.bits.typed_child import ReadBack, TypedChild
+from zerolm.carving.bits.typed_child import LastLayer, ReadBack, TypedChild
 from zerolm.carving.bits.weighed_child import Types, WeighedChild
 from zerolm.carving.loss import FINAL_TOKENS, LOSS_BATCH, Loss
 from zerolm.carving.pace import FISHER, PACED_TOKENS, SCORING, Pace, inputs_of, measured_pace
@@ -43,7 +43,7 @@ from zerolm.planning.estimates import ESTIMATE_TOKENS, calibrated, estimated_los
 from zerolm.planning.loss_table import LossTable
 from zerolm.progress import Progress
 from zerolm.registry import is_own
-from zerolm.repairing.walk import columns_of, repair, repair_together
+from zerolm.repairing.walk import ReadingBack, columns_of, repair, repair_together
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import longest_line, tokens_of
 from zerolm.text.defaults import GENERATED
@@ -324,10 +324,8 @@ class Session:
         rule = self.methods.repair
         if rule == "none" or (types is None and cut.keeps_all):
             return Repaired()
-        named = [] if types is None else sorted((str(place), name) for place, name in types.items())
-        cache = self.cache(
-            "repair", rule, self._weighing is None, *_options(cut), sorted((ridges or {}).items()), named
-        )
+        fixed = sorted((ridges or {}).items())
+        cache = self.cache("repair", rule, self._weighing is None, *_options(cut), fixed, _listed(types))
         self._spent.append(cache)
         repaired = repair(
             self.model,
@@ -339,7 +337,7 @@ class Session:
             ridges=ridges,
             cache=cache,
             progress=self.progress,
-            reading_back=None if types is None else partial(self._reading_back, cut, types),
+            reading_back=None if types is None else self._reading_back(cut, types),
         )
         give_back()
         return repaired
@@ -349,8 +347,13 @@ class Session:
         """Whether repair corrects rounding errors: not with experts, which take too long to round again."""
         return self.methods.repair == "least-squares" and not _experts(self.checkpoint)[0]
 
-    def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
-        return ReadBack(blocks, self.typed(cut, repaired, types), repaired)
+    def _reading_back(self, cut: Cut, types: Types) -> ReadingBack:
+        last = LastLayer()
+
+        def reading_back(blocks: Blocks, repaired: Repaired) -> ReadBack:
+            return ReadBack(blocks, replace(self.typed(cut, repaired, types), last=last), repaired)
+
+        return reading_back
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.
@@ -423,25 +426,38 @@ class Session:
         """Return a child with types."""
         return TypedChild(self.weighed(cut, repaired), types)
 
-    def typed_final(
-        self,
-        cut: Cut,
-        choose: Callable[[WeighedChild], Types],
-        *,
-        is_repaired: bool = True,
-    ) -> float:
-        """Return the loss as in ``finals``, read back with the types that ``choose`` returns after repair."""
-        fitted = self._few_fitted([cut], TYPED_TOKENS)
-        rule = self.methods.repair
-        (repaired,) = self._repaired_by(fitted, [cut])
-        types = choose(self.weighed(cut, repaired))
-        if self.repairs_types and is_repaired:
-            reading = partial(self._reading_back, cut, types)
-            repaired = repair(self.model, cut, fitted, rule, fisher=self._weighing, reading_back=reading)
-        blocks, typed = self._compared_loss.blocks, self.typed(cut, repaired, types)
-        loss = self._compared_loss.of_network(ReadBack(blocks, typed, repaired))
+    def typed_final(self, cut: Cut, types: Types, repaired: Repaired | None = None) -> float:
+        """Return the loss as in ``finals``, read back with these types.
+
+        Without ``repaired`` the child is repaired on few tokens, and errors of rounding are corrected too
+        where they can be.
+        """
+        key = self.methods.repair, self.pooling, repaired is None, *_options(cut), _listed(types)
+
+        def loss() -> Arrays:
+            child = self._typed_repair(cut, types) if repaired is None else repaired
+            compared = self._compared_loss
+            network = ReadBack(compared.blocks, self.typed(cut, child, types), child)
+            return {"loss": np.array(compared.of_network(network))}
+
+        row = self.cache("typed finals", *key).once("loss", loss)
         give_back()
-        return loss
+        return float(row["loss"])
+
+    def _typed_repair(self, cut: Cut, types: Types) -> Repaired:
+        if not self.repairs_types:
+            return self.few_repaired(cut)
+        fitted, reading_back = self._few_fitted([cut], TYPED_TOKENS), self._reading_back(cut, types)
+        repaired = repair(
+            self.model, cut, fitted, self.methods.repair, fisher=self._weighing, reading_back=reading_back
+        )
+        give_back()
+        return repaired
+
+    def few_repaired(self, cut: Cut) -> Repaired:
+        """Return the repair on the tokens of ``typed_final`` of a cut whose weights are not rounded."""
+        (repaired,) = self._repaired_by(self._few_fitted([cut], TYPED_TOKENS), [cut])
+        return repaired
 
     def _repaired_by(self, fitted: Tokens, cuts: Sequence[Cut]) -> list[Repaired]:
         """Return the repairs of cuts on few tokens, empty where all units are kept."""
@@ -545,6 +561,11 @@ def _experts(checkpoint: Checkpoint) -> tuple[int, int]:
     """Return the number of experts of a layer, and of neurons of each."""
     sizes = checkpoint.layout.sizes
     return sizes.get("experts", 0), sizes.get("expert_ffn", 0)
+
+
+def _listed(types: Types | None) -> list[tuple[str, str]]:
+    """Return types in an order that identifies them."""
+    return sorted((str(place), name) for place, name in (types or {}).items())
 
 
 def _options(cut: Cut) -> tuple[object, ...]:

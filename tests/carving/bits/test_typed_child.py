@@ -33,7 +33,8 @@ from typed_models import (
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
-from zerolm.carving.bits.typed_child import TypedChild, WrittenChild  # noqa: E402
+from zerolm.carving.bits.kernels import quantised  # noqa: E402
+from zerolm.carving.bits.typed_child import LastLayer, ReadBack, TypedChild, WrittenChild  # noqa: E402
 from zerolm.carving.bits.weighed_child import WeighedChild  # noqa: E402
 from zerolm.carving.request import Methods  # noqa: E402
 from zerolm.carving.result import Carved  # noqa: E402
@@ -49,8 +50,11 @@ from zerolm.evaluation.comparable import opened  # noqa: E402
 from zerolm.evaluation.evaluate import evaluate  # noqa: E402
 from zerolm.families.known import families  # noqa: E402
 from zerolm.io.plain import as_plain  # noqa: E402
+from zerolm.networks.blocks import Blocks  # noqa: E402
 from zerolm.networks.opener import open_model  # noqa: E402
+from zerolm.passes.matrix_moments import Place  # noqa: E402
 from zerolm.progress import silent  # noqa: E402
+from zerolm.repairing.walk import repair  # noqa: E402
 from zerolm.units.kept_units import Cut, dimensions  # noqa: E402
 from zerolm.units.pruning import Repaired  # noqa: E402
 from zerolm.units.ridges import Ridges  # noqa: E402
@@ -332,6 +336,46 @@ def test_with_full_width_it_is_plain_repair(either: Session) -> None:
     assert plain.arrays.keys() == knowing.arrays.keys()
     for place, values in plain.arrays.items():
         np.testing.assert_allclose(knowing.arrays[place], values, atol=1e-5)
+
+
+def test_layers_that_are_rounded_once_repair_alike(either: Session) -> None:
+    cut = cuts(either)[1]
+    types = typed(either, cut, Repaired(), "Q4_0").types
+
+    def every_time(blocks: Blocks, repaired: Repaired) -> ReadBack:
+        return ReadBack(blocks, either.typed(cut, repaired, types), repaired)
+
+    fitted, held = either.divided.fitted, either.divided.compared
+    plain = repair(either.model, cut, fitted, held=held, fisher=either.fisher, reading_back=every_time)
+    once = either.repaired(cut, None, types)
+    assert once.ridges == plain.ridges
+    for place, values in plain.arrays.items():
+        np.testing.assert_array_equal(once.arrays[place], values)
+
+
+def test_only_changed_matrices_of_a_layer_are_rounded_again(session: Session) -> None:
+    weighed = session.weighed(cuts(session)[0], Repaired())
+    last, rounded = LastLayer(), list[str]()
+    child = TypedChild(weighed, dict.fromkeys(weighed.matrices, "Q4_0"), last=last)
+
+    def rows(place: Place, factor: float) -> np.ndarray[Any, Any]:
+        (matrix,) = weighed.matrices[place]
+        values = factor * next(matrix.values())
+
+        def encode() -> np.ndarray[Any, Any]:
+            rounded.append(matrix.name)
+            return quantised(values, child.kind(matrix), None)
+
+        encoded = last.encoded(matrix, 0, values, encode)
+        np.testing.assert_array_equal(encoded, quantised(values, child.kind(matrix), None))
+        return encoded
+
+    for place, factor in ((0, "q"), 1.0), ((0, "o"), 1.0), ((0, "q"), 1.0), ((0, "o"), 2.0), ((0, "q"), 1.0):
+        rows(place, factor)
+    assert rounded == ["blk.0.attn_q.weight", "blk.0.attn_output.weight", "blk.0.attn_output.weight"]
+    rows((1, "q"), 1.0)
+    rows((0, "q"), 1.0)
+    assert rounded[3:] == ["blk.1.attn_q.weight", "blk.0.attn_q.weight"]
 
 
 @pytest.mark.parametrize("number", [0, 1])

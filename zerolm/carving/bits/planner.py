@@ -35,6 +35,7 @@ from zerolm.solvers.problem import Budgets
 from zerolm.solvers.solver import Infeasible
 from zerolm.units.importance.criterion import Criterion, FirstUnits
 from zerolm.units.kept_units import Cut, dimensions
+from zerolm.units.pruning import Repaired
 
 FINALISTS: Final = 3
 """Largest number of measured plans, not counting one of another width and that of types alone."""
@@ -88,9 +89,10 @@ class TypePlanner:
     def best(self, tables: Sequence[Criterion]) -> tuple[TypedPlan, list[EqualBytes], float | None]:
         """Return the plan of least loss as read back, the losses of all that were compared, and its own.
 
-        The best predicted plans and types alone are compared. Each of ``tables`` ranks plans; predicted
-        losses are those of the first. Without tokens the plan is the best predicted one, and nothing is
-        measured. Raises ``ValueError`` where no plan keeps the budgets.
+        The best predicted plans and types alone are compared, each with the types of least loss for its own
+        repaired weights. Each of ``tables`` ranks plans; predicted losses are those of the first. Without
+        tokens the plan is the best predicted one, and nothing is measured. Raises ``ValueError`` where no
+        plan keeps the budgets.
         """
         ranked = [self.predicted(by) for by in tables]
         owner = {id(plan): by for by, plans in zip(tables, ranked, strict=True) for plan in plans}
@@ -98,8 +100,11 @@ class TypePlanner:
         if len({plan.width for plan in near}) == 1:  # predictions of different widths are less comparable
             near += [plan for plan in ranked[0] if plan.width != near[0].width][:1]
         plans = [self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in near]
-        if self.session is None:
-            return plans[0], [], None
+        session = self.session
+        if session is None:
+            whole = self._without_losses.weighed
+            child = replace(whole, child=Child(self.checkpoint, plans[0].cut), uncut=whole)
+            return self.typed(plans[0], child), [], None
         allowed = len(plans)
         if not any(plan.is_whole for plan in plans):
             alone = self._alone()
@@ -110,7 +115,9 @@ class TypePlanner:
         for number, plan in enumerate(plans):
             self.progress("measuring the best plans, quantised", number, len(plans))
             cut = self.narrowed(plan)
-            losses.append(self.session.typed_final(cut, lambda weighed: self.typed(weighed).types))
+            repaired = session.few_repaired(cut)
+            plans[number] = plan = self.typed(plan, session.weighed(cut, repaired))
+            losses.append(session.typed_final(cut, plan.types, None if session.repairs_types else repaired))
         best = min(range(allowed), key=losses.__getitem__)
         rows = [
             EqualBytes(ALONE if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
@@ -202,8 +209,8 @@ class TypePlanner:
             return plan.cut
         return replace(plan.cut, narrowing=self.session.basis.narrowing(plan.width))
 
-    def typed(self, weighed: WeighedChild) -> TypedChild:
-        """Return a child with the types of least loss for its own weights, within the bytes."""
+    def typed(self, plan: TypedPlan, weighed: WeighedChild) -> TypedPlan:
+        """Return a plan with the types of least loss for the weights of its child, within the bytes."""
         assert self._estimates is not None
         tables = {place: self._estimates.options(weighed, place) for place in weighed.matrices}
         best = least_loss(
@@ -212,7 +219,8 @@ class TypePlanner:
         if best is None:
             raise ValueError(f"no types keep {self.budget:,} bytes")
         types = {place: tables[place][0][row].name for place, row in best.picks.items()}
-        return TypedChild(weighed, types)
+        weight_bytes = TypedChild(weighed, types).bytes
+        return replace(plan, types=types, costs={**plan.costs, "weight_bytes": weight_bytes})
 
     def fit(self, plan: TypedPlan) -> list[str]:
         """Return notes on types that do not fit matrices of a plan."""
@@ -239,5 +247,5 @@ class TypePlanner:
         best = int(np.argmin(losses))
         typed, name = every[able[best]], f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
-        measured = session.typed_final(weighed.cut, lambda _: typed.types, is_repaired=False)
+        measured = session.typed_final(weighed.cut, typed.types, Repaired())
         return [EqualBytes(name, typed.bytes, float(losses[best]), measured)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -39,12 +40,36 @@ LARGEST_ERROR: Final = 0.5
 """Largest relative squared error of a matrix from rounding to the coarsest type; a different matrix has 2."""
 
 
+@dataclass(eq=False)
+class LastLayer:
+    """The encoded rows of the layer that was encoded last: a repair encodes most of its matrices again."""
+
+    layer: int | None = None
+    rows: dict[tuple[str, int], tuple[bytes, NDArray[Any]]] = field(default_factory=dict)
+
+    def encoded(
+        self, matrix: FileMatrix, number: int, values: Values, encode: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Return the rows of one matrix of a tensor, by ``encode`` where its ``values`` are new."""
+        layer, _ = matrix.stack.place
+        if layer != self.layer:
+            self.layer, self.rows = layer, {}
+        digest, key = hashlib.blake2b(np.ascontiguousarray(values).data).digest(), (matrix.name, number)
+        if key not in self.rows or self.rows[key][0] != digest:
+            self.rows[key] = digest, encode()
+        return self.rows[key][1]
+
+
 @dataclass(frozen=True, eq=False)
 class TypedChild:
-    """A child whose matrices have these ``types``, rounded with the importances of their columns."""
+    """A child whose matrices have these ``types``, rounded with the importances of their columns.
+
+    Children of the same cut and types, repaired one matrix after the other, may share the ``last`` layer.
+    """
 
     weighed: WeighedChild
     types: Types
+    last: LastLayer | None = field(default=None, kw_only=True)
 
     @property
     def bytes(self) -> int:
@@ -57,9 +82,13 @@ class TypedChild:
 
     def encoded(self, matrix: FileMatrix, expert: int | None = None) -> Iterator[NDArray[Any]]:
         """Yield the rows of each matrix of a tensor, or of one expert's, in its type, (n, bytes of a row)."""
-        kind, threads = self.kind(matrix), self.weighed.threads
         for number, values in enumerate(matrix.values(expert), expert or 0):
-            yield quantised(values, kind, self.weighed.importances(matrix, number), threads)
+            encode = partial(self._encoded, matrix, number, values)
+            yield encode() if self.last is None else self.last.encoded(matrix, number, values, encode)
+
+    def _encoded(self, matrix: FileMatrix, number: int, values: Values) -> NDArray[Any]:
+        importances = self.weighed.importances(matrix, number)
+        return quantised(values, self.kind(matrix), importances, self.weighed.threads)
 
     def kind(self, matrix: FileMatrix) -> WeightType:
         return BY_NAME[self.types[matrix.stack.place]]

@@ -132,7 +132,7 @@ class BestByTokens:
         cut = self.whole.narrowed(plan.cut, plan.width)
         if not isinstance(plan, TypedPlan):
             return session.finals([cut])[0]
-        return None if plan.is_whole else session.typed_final(cut, lambda _: plan.types)
+        return None if plan.is_whole else session.typed_final(cut, plan.types)
 
     def _sized(self, of: Carving, tokens: int) -> Carving:
         from zerolm.carving.vocabulary.fewer_tokens import shaped

@@ -18,6 +18,7 @@ from zerolm.carving.result import (
     SpectrumRow,
     TriedSize,
     TypeRow,
+    UnitRow,
 )
 from zerolm.show.charts import Linked
 from zerolm.show.page import body
@@ -189,6 +190,23 @@ def test_losses_that_choose_a_plan_are_apart_from_that_of_the_child(child: Carvi
     assert "<th>measured before the choice</th>" in page
     assert "the child's loss is on others." in unescape(page)
     assert page.count("measured, quantised") == 1
+
+
+def test_the_first_lines_say_what_is_given_up_and_why(child: CarvingReport) -> None:
+    measured = [EqualBytes("8 layers", 9, 0.1, 0.2), EqualBytes("6 layers", 9, 0.1, 0.3)]
+    too_large = [EqualBytes("types alone", 2_370_000, None, None)]
+    every = [*measured, EqualBytes("4 layers", 9, 0.1, 0.25), *too_large]
+    costs = {**child.costs, "child": {**child.costs["child"], "weight_bytes": 2_200_000}}
+    units = [UnitRow("layers", 8, 6, 1500), UnitRow("tokens", 64, 64, 0)]
+    types = [TypeRow(0, "q", "Q4_0")]
+    pruned, kinds, why, *_ = replace(child, types=types, equal_bytes=every, costs=costs, units=units).lines()
+    assert pruned == "pruned: layers 8 -> 6 (1.5k parameters)"
+    assert kinds == "quantisation types: 1 Q4_0"
+    losses = "0.2 (8 layers), 0.25 (4 layers)"
+    assert why == f"the best plans of 2.2 MB lose {losses}, {child.unit}; types alone take at least 2.37 MB"
+    slow = EqualBytes("types alone", 9, 0.1, 0.4)  # also where others lose less
+    (line,) = (row for row in replace(child, equal_bytes=[*measured, slow]).lines() if "the best" in row)
+    assert line.endswith(f"lose 0.2 (8 layers), 0.3 (6 layers), 0.4 (types alone), {child.unit}")
 
 
 def test_the_page_says_first_how_many_experts_and_neurons_stay(child: CarvingReport) -> None:

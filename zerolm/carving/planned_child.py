@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from zerolm.carving.parent_and_request import TYPED_BITS, Carving, quantised_types
 from zerolm.carving.request import PRICES, Methods
-from zerolm.carving.result import EqualBytes, SpectrumRow
+from zerolm.carving.result import TYPES_ALONE, EqualBytes, SpectrumRow
 from zerolm.checkpoints import ledger_of
 from zerolm.checkpoints.gguf.names import is_rearranged
 from zerolm.planning.loss_table import LossTable, stream_widths
 from zerolm.planning.plan import Planned, finalists
 from zerolm.planning.size_request import SizeRequest
-from zerolm.planning.sizes import heuristic_of, plan_of, plans_of, rounding, width_notes
+from zerolm.planning.sizes import costs_of, heuristic_of, plan_of, plans_of, rounding, width_notes
 from zerolm.progress import Progress, about, announce, silent
 from zerolm.solvers.solver import Infeasible
 from zerolm.text.defaults import GENERATED, NO_FILES
@@ -219,9 +219,22 @@ def _with_types(carving: Carving, typing: TypePlanner) -> PlannedChild:
         notes=notes,
         types=plan.types,
         bytes=plan.bytes,
-        equal_bytes=compared,
+        equal_bytes=[*compared, *_too_large(carving)],
         compared=loss,
     )
+
+
+def _too_large(carving: Carving) -> list[EqualBytes]:
+    """Return types alone and tokens alone, where even their fewest bytes exceed the budget."""
+    whole, vocabulary = carving.checkpoint.whole, carving.parent.vocabulary
+    typing = replace(carving, parent=replace(carving.parent, checkpoint=whole)).typing
+    fewest = {} if typing is None else {TYPES_ALONE: typing.fewest_alone}
+    if vocabulary is not None and vocabulary.least is not None:
+        from zerolm.carving.vocabulary.fewer_tokens import shaped
+
+        fewest["tokens alone"] = costs_of(shaped(whole, vocabulary.least), carving.costs)["weight_bytes"]
+    budget = carving.size.budgets["max_weight_bytes"]
+    return [EqualBytes(name, size, None, None) for name, size in fewest.items() if size > budget]
 
 
 def losses_by(carving: Carving) -> Sequence[Criterion]:

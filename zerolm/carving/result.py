@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from zerolm.children.verification import Verification
 from zerolm.families.core_sizes import CoreSizes
@@ -63,13 +63,19 @@ class TypeRow:
     type: str
 
 
+TYPES_ALONE: Final = "types alone"
+
+
 @dataclass(frozen=True)
 class EqualBytes:
-    """A way to use the bytes: its ``name``, its bytes of weights, its predicted and its measured loss."""
+    """A way to use the bytes: its ``name``, its bytes of weights, its predicted and its measured loss.
+
+    ``predicted`` is None where even its fewest ``bytes`` are too many.
+    """
 
     name: str
     bytes: int
-    predicted: float
+    predicted: float | None
     measured: float | None
 
 
@@ -185,10 +191,11 @@ class StringsProof:
 class ChildVocabulary:
     """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
 
-    ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
-    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, on a part
-    of the text that is ``held_out`` of their choice. All losses are in ``unit``: bits a byte, or 1 - cosine
-    of an encoder. ``curve`` shows how that part grows with fewer tokens.
+    ``saves`` are the parameters less with these alone; no child has fewer than ``least``. The text has
+    ``tokens``, and ``grows`` by some. ``sizes`` were compared within budgets. ``losses`` are of the
+    ``parent`` and with fewer tokens, on a part of the text that is ``held_out`` of their choice. All losses
+    are in ``unit``: bits a byte, or 1 - cosine of an encoder. ``curve`` shows how that part grows with fewer
+    tokens.
     """
 
     parent: int
@@ -196,6 +203,7 @@ class ChildVocabulary:
     unit: str
     used: int | None = None
     saves: int | None = None
+    least: int | None = None
     tokens: int = 0
     grows: int = 0
     sizes: list[TriedSize] = field(default_factory=list)

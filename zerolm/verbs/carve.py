@@ -23,6 +23,7 @@ from zerolm.show.text import base_name, sentence, show_amount, show_cost, span
 from zerolm.text.defaults import GENERATED, RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_parts import (
+    bytes_line,
     experts_line,
     experts_sheet,
     stream_line,
@@ -236,21 +237,27 @@ class CarvingReport(CarvedAndHealed, Report):
             span([getattr(layer, name) for layer in self.widths]) for name in ("heads", "kv_heads", "ffn")
         )
         return [
+            *self._changes(),
             f"{plural(len(self.widths), 'layer')}: heads {heads}, kv {kv}, ffn {ffn}",
-            *filter(None, [stream_line(self), types_line(self.types), self._tokens()]),
+            *filter(None, [stream_line(self), self._tokens()]),
             *self._outcome(),
         ]
 
-    def _outcome(self) -> list[str]:
-        losses = ", ".join(f"{name.replace('_', ' ')} {loss:.3g}" for name, loss in self.losses.items())
+    def _changes(self) -> list[str]:
+        """Return the pruned units, the quantisation types, and the losses of plans of the same bytes."""
         pruned = [
             f"{row.unit} {row.before:,} -> {row.after:,} ({show_amount(row.params)} parameters)"
             for row in self.units
             if row.after < row.before
         ]
+        compared = bytes_line(self.equal_bytes, self.costs["child"]["weight_bytes"], self.unit)
+        gave_up = f"pruned: {', '.join(pruned)}" if pruned else ""
+        return [*filter(None, [gave_up, types_line(self.types), compared])]
+
+    def _outcome(self) -> list[str]:
+        losses = ", ".join(f"{name.replace('_', ' ')} {loss:.3g}" for name, loss in self.losses.items())
         proof = self.verified and self.verified.text("trained network" if self.healing else "carved parent")
         return [
-            *([f"pruned: {', '.join(pruned)}"] if pruned else []),
             *([experts_line(self.experts)] if self.experts else []),
             *([f"loss on held-out text, {self.unit}: {losses}"] if losses else []),
             *([f"healed: {self._healing.gains}"] if self._healing else []),
@@ -276,7 +283,7 @@ class CarvingReport(CarvedAndHealed, Report):
         return Heading(
             f"{base_name(self.parent)} {size}",
             f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
-            " ".join(map(sentence, filter(None, [stream_line(self), *self._outcome()]))),
+            " ".join(map(sentence, filter(None, [*self._changes(), stream_line(self), *self._outcome()]))),
             trust=" ".join([*notes, *map(sentence, self.remarks)]),
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from zerolm.carving.result import (
+    TYPES_ALONE,
     CarvedChild,
     ChildExperts,
     ChildVocabulary,
@@ -141,16 +142,30 @@ def types_line(types: Sequence[TypeRow]) -> str:
 def types_sheets(types: Sequence[TypeRow], equal_bytes: Sequence[EqualBytes], unit: str) -> Iterator[Sheet]:
     """Yield the map of types, and the table of what else the bytes buy; nothing where none is chosen."""
     if types:
-        title, line = "Quantisation types, layer by layer", f"{types_line(types)}."
-        yield Sheet(title, charts=[_map(types)], sentences=[line], on=(PAGE,))
+        yield Sheet("Quantisation types, layer by layer", charts=[_map(types)], on=(PAGE,))
     if types and equal_bytes:
         rows = [
-            [row.name, show_cost("weight_bytes", row.bytes), f"{row.predicted:.3g}",
-             "" if row.measured is None else f"{row.measured:.3g}"]
+            [row.name, _weights(row),
+             *("" if loss is None else f"{loss:.3g}" for loss in (row.predicted, row.measured))]
             for row in equal_bytes
         ]  # fmt: skip
         head = ["at these bytes", "weights", f"predicted ({unit})", "measured before the choice"]
         yield Sheet("What the bytes buy", head, rows, [COMPARED], on=(PAGE, TERMINAL, NOTEBOOK))
+
+
+def bytes_line(equal_bytes: Sequence[EqualBytes], weight_bytes: int, unit: str) -> str:
+    """Return the losses of the two best plans and of types alone, and what takes more than these bytes."""
+    measured = sorted((row.measured, row.name) for row in equal_bytes if row.measured is not None)
+    few = [*measured[:2], *(row for row in measured[2:] if row[1] == TYPES_ALONE)]
+    losses = ", ".join(f"{loss:.3g} ({name})" for loss, name in few)
+    best = f"the best plans of {show_cost('weight_bytes', weight_bytes)} lose {losses}, {unit}"
+    large = [f"{row.name} take {_weights(row)}" for row in equal_bytes if row.predicted is None]
+    return "; ".join(([best] if few else []) + large)
+
+
+def _weights(row: EqualBytes) -> str:
+    least = "at least " if row.predicted is None else ""
+    return least + show_cost("weight_bytes", row.bytes)
 
 
 def _map(types: Sequence[TypeRow]) -> Heat:

@@ -19,7 +19,7 @@ from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, typed_plan
 from zerolm.carving.bits.row_blocks import ROW_MULTIPLE, check_rows, fit_notes, in_blocks, widths_in_file
 from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weighed_child import WeighedChild
-from zerolm.carving.result import EqualBytes
+from zerolm.carving.result import TYPES_ALONE, EqualBytes
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import ALL, types_named
@@ -39,7 +39,8 @@ from zerolm.units.pruning import Repaired
 
 FINALISTS: Final = 3
 """Largest number of measured plans, not counting one of another width and that of types alone."""
-ALONE: Final = "types alone"
+BESIDE: Final = "types without other cuts"
+"""The plan of types alone for a parent with fewer tokens or experts."""
 SIZES: Final = 64
 """Approximate number of FFN widths to try."""
 
@@ -102,13 +103,13 @@ class TypePlanner:
         plans = [self._with_loss_by(plan, owner[id(plan)], tables[0]) for plan in near]
         session = self.session
         if session is None:
-            whole = self._without_losses.weighed
-            child = replace(whole, child=Child(self.checkpoint, plans[0].cut), uncut=whole)
+            uncut = self._without_losses.weighed
+            child = replace(uncut, child=Child(self.checkpoint, plans[0].cut), uncut=uncut)
             return self.typed(plans[0], child), [], None
         allowed = len(plans)
         if not any(plan.is_whole for plan in plans):
-            alone = self._alone()
-            plans += [alone] if alone else []
+            whole = self._alone()
+            plans += [whole] if whole else []
             may_be_whole = all(share == 1.0 for share in self.size.keep.values())
             allowed = len(plans) if may_be_whole else allowed
         losses = []
@@ -119,8 +120,9 @@ class TypePlanner:
             plans[number] = plan = self.typed(plan, session.weighed(cut, repaired))
             losses.append(session.typed_final(cut, plan.types, None if session.repairs_types else repaired))
         best = min(range(allowed), key=losses.__getitem__)
+        alone = TYPES_ALONE if self.checkpoint.fewer is None else BESIDE
         rows = [
-            EqualBytes(ALONE if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
+            EqualBytes(alone if plan.is_whole else plan.in_words, plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
         ]
         return plans[best], [*rows, *([] if self.within.limited else self._single())], losses[best]
@@ -175,8 +177,7 @@ class TypePlanner:
             check_rows(rows(possible), rows([uncut]), str(self.size.weights.types))
         least, sizes = fewest_bytes(self._without_losses, self.size)
         if least > self.budget:
-            whole, _ = fewest_bytes(self._without_losses, self._whole)
-            units = f"; with all units {whole:,}" if self.may_cut else ""
+            units = f"; with all units {self.fewest_alone:,}" if self.may_cut else ""
             bits, as_bits = self.size.weights.max_bits, ""
             if bits and self.budget:
                 as_bits = f", --max-bits {math.ceil(100 * bits * least / self.budget) / 100}"
@@ -189,6 +190,11 @@ class TypePlanner:
                 self.size, limits=replace(self.size.limits, max_weight_bytes=None), shape="uniform"
             )
             plan_of(self.checkpoint, FirstUnits(-1.0), others, self.costs)
+
+    @property
+    def fewest_alone(self) -> int:
+        """The fewest bytes with types alone."""
+        return fewest_bytes(self._without_losses, self._whole)[0]
 
     @property
     def _whole(self) -> SizeRequest:

@@ -131,8 +131,16 @@ def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel
     """Return the description of a vocabulary of ``size`` tokens, by the text and without losses."""
     whole, of_used = (costs_of(one, costs)["params"] for one in (checkpoint, shaped(checkpoint, use.used)))
     used, saves = (use.used, whole - of_used) if use.counts.any() else (None, None)
-    vocab, tokens = checkpoint.layout.vocab, int(use.counts.sum())
-    return ChildVocabulary(vocab, size, unit_of(checkpoint), used, saves, tokens, use.growth(size))
+    return ChildVocabulary(
+        parent=checkpoint.layout.vocab,
+        child=size,
+        unit=unit_of(checkpoint),
+        used=used,
+        saves=saves,
+        least=use.least,
+        tokens=int(use.counts.sum()),
+        grows=use.growth(size),
+    )
 
 
 def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) -> int:

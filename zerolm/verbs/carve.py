@@ -278,7 +278,7 @@ class CarvingReport(CarvedAndHealed, Report):
     def heading(self) -> Heading:
         notes = [UNMEASURED] * (not self.losses) + [PLAN] * (not self.verified)
         size = f"cut to {self._share('params')} of its parameters"
-        if self.types and self.costs["child"]["params"] == self.costs["parent"]["params"]:
+        if self.types:
             size = f"in {self._share('weight_bytes')} of its bytes"
         return Heading(
             f"{base_name(self.parent)} {size}",

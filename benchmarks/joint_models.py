@@ -12,7 +12,7 @@ from typing import Final
 
 import torch
 from carving import texts
-from joint_plans import OF_EXPERTS, PLANS, Plan
+from joint_plans import OF_EXPERTS, OF_REAL, PLANS, Plan
 from safetensors.torch import load_file, save_file
 from small_text import divided
 
@@ -70,7 +70,9 @@ class Model:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        return OF_EXPERTS if self.checkpoint.family.has_experts else PLANS
+        if self.checkpoint.family.has_experts:
+            return OF_EXPERTS
+        return OF_REAL if self.is_real else PLANS
 
     @cached_property
     def file(self) -> Path:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
-from joint_plans import JOINT, JUDGED, OF_EXPERTS, PLANS, SEQUENCES, SHARES, Plan
+from joint_plans import JOINT, JUDGED, OF_EXPERTS, OF_REAL, PLANS, SEQUENCES, SHARES, Plan
 from timing import machine, number, table
 
 Rows = Mapping[str, Any]
@@ -81,8 +81,10 @@ def not_measured(every: Mapping[str, Rows]) -> list[str]:
 
 def plans_of(rows: Rows) -> tuple[Plan, ...]:
     """Return the plans that were measured of a model."""
-    is_mixture = any(name.endswith("experts alone") for name in rows)
-    return OF_EXPERTS if is_mixture else PLANS
+    if any(name.endswith("experts alone") for name in rows):
+        return OF_EXPERTS
+    kinds = tuple(plan.name for plan in PLANS if plan.is_kind)
+    return PLANS if any(name.endswith(kinds) for name in rows) else OF_REAL
 
 
 def measure_of(rows: Rows) -> str:

@@ -46,6 +46,8 @@ PLANS: Final = (
     Plan("types and cuts", 2, ALL),
     Plan("tokens and cuts", 2, STORED),
 )
+OF_REAL: Final = tuple(plan for plan in PLANS if not plan.is_kind)
+"""Of published models, of which a plan takes up to an hour."""
 OF_EXPERTS: Final = (
     Plan(JOINT, 0, ()),
     Plan("types alone", 1, (*WHOLE, *ALL, "--keep-experts", "all")),
